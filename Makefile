@@ -1,0 +1,41 @@
+# Two commands for a newcomer: `make run` and `make test`. Both need only Python 3.11+ and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: run test test-all lint bench clean
+
+# A stamp is touched only after its install succeeded, so an interrupted install is simply done again.
+$(VENV)/installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "symbnn needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": run make with PYTHON=python3.11")'
+	@echo "Installing symbnn into $(VENV) (once; a few minutes)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP_INSTALL) --editable .
+	@touch $@
+
+$(VENV)/installed-test: $(VENV)/installed
+	@echo "Installing the test group into $(VENV) (once)"
+	@$(PIP_INSTALL) --editable ".[test]"
+	@touch $@
+
+run: $(VENV)/installed
+	$(BIN)/python -m experiments.compact_posterior digits
+
+lint: $(VENV)/installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint
+	$(BIN)/python -m pytest -n 2 --durations 10
+
+test-all: lint
+	$(BIN)/python -m pytest -n 2 --durations 20 -m "slow or not slow"
+
+bench: $(VENV)/installed-test
+	$(BIN)/python -m tests.bench
+
+clean:
+	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,68 @@
+"""Pytrees of weights: leaf names, stacking, indexing, checking."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from symbnn.types import Params, Samples
+
+
+def path_name(path: tuple[Any, ...]) -> str:
+    """`hidden/kernel` for the key path of a leaf, whatever the container."""
+    return "/".join(_part(key) for key in path)
+
+
+def named_leaves(tree: Params) -> dict[str, Any]:
+    """Leaves by path name, in tree order."""
+    return {path_name(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
+
+
+def map_named(function: Callable[..., Any], tree: Params, *rest: Params) -> Params:
+    """`jax.tree.map` whose function takes the leaf's name first."""
+    return jax.tree_util.tree_map_with_path(
+        lambda path, *leaves: function(path_name(path), *leaves), tree, *rest
+    )
+
+
+def stack(trees: Sequence[Params]) -> Samples:
+    """Many networks as one tree with a leading sample axis."""
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+
+
+def take(samples: Samples, index: Any) -> Samples:
+    """Samples (or the one network) at `index` of the leading axis."""
+    return jax.tree.map(lambda leaf: leaf[index], samples)
+
+
+def concatenate(trees: Sequence[Samples]) -> Samples:
+    """Sample sets joined along the leading axis."""
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *trees)
+
+
+def num_samples(samples: Samples) -> int:
+    """Length of the leading axis; a `ValueError` names the first leaf that disagrees."""
+    leaves = named_leaves(samples)
+    if not leaves:
+        raise ValueError("samples have no leaves")
+    first, expected = next((name, leaf.shape[0] if leaf.ndim else None) for name, leaf in leaves.items())
+    for name, leaf in leaves.items():
+        if leaf.ndim == 0 or leaf.shape[0] != expected:
+            raise ValueError(
+                f"leaf {name!r} has shape {leaf.shape}; leaf {first!r} has {expected} samples on axis 0"
+            )
+    assert expected is not None
+    return expected
+
+
+def num_weights(params: Params) -> int:
+    """Number of scalars in one network."""
+    return sum(leaf.size for leaf in jax.tree.leaves(params))
+
+
+def _part(key: Any) -> str:
+    for attribute in ("key", "name", "idx"):
+        if hasattr(key, attribute):
+            return str(getattr(key, attribute))
+    return str(key)
