@@ -1,0 +1,1 @@
+"""Frozen settings of the studies, by name."""

@@ -1,0 +1,1 @@
+"""Bayesian neural networks with weight-space symmetry removed."""

@@ -1,0 +1,1 @@
+"""Compact posteriors: simple laws fitted to aligned samples."""

@@ -1,0 +1,1 @@
+"""Datasets as checked in-memory arrays."""

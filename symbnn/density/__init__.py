@@ -1,0 +1,1 @@
+"""Likelihood and prior make a target."""

@@ -1,0 +1,1 @@
+"""Has a sampler converged, in function space and in weight space?"""

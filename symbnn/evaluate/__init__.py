@@ -1,0 +1,1 @@
+"""Judging samples: jitted, arrays in, scalars out."""

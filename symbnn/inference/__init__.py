@@ -1,0 +1,1 @@
+"""Making samples: factory(**settings) -> (key, target) -> Fit."""

@@ -1,0 +1,1 @@
+"""Keeping things: atomic, checked artefacts; never pickle."""

@@ -1,0 +1,1 @@
+"""Networks. Flax lives only here."""

@@ -1,0 +1,1 @@
+"""Things one can sample from."""

@@ -1,0 +1,204 @@
+"""The symmetry group of a network: elements, their products, and their action on weights.
+
+For a group c over d with permutations π, ρ, scales s and exponent e the action on a leaf is
+
+    new[i, j] = s[i, j]^e · old[ρ(i), π[i](j)],
+
+so every array of an element is indexed by the *new* labels, and the arrays of an element transform under
+another element exactly like leaves. act(compose(g, h), params) = act(g, act(h, params)).
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from symbnn import keys, tree
+from symbnn.symmetry.pieces import Piece, join, split
+from symbnn.symmetry.spec import Factor, Group, Leaf, SymmetrySpec, check_params
+from symbnn.types import Key, Params
+
+
+class Element(NamedTuple):
+    """Element of the symmetry group, dicts by group name; stacks over samples like any pytree."""
+
+    permutations: dict[str, jax.Array]
+    """Index arrays `(*over, n)`."""
+    scales: dict[str, jax.Array]
+    """Positive `(num_scales, *over, n)`; only groups that have any."""
+    signs: dict[str, jax.Array]
+    """±1, `(num_signs, *over, n)`; only groups that have any."""
+
+
+def identity(spec: SymmetrySpec) -> Element:
+    """The element that changes nothing."""
+    return Element(
+        permutations={
+            group.name: jnp.broadcast_to(jnp.arange(group.size), spec.shape(group)) for group in spec.groups
+        },
+        scales={
+            group.name: jnp.ones((group.num_scales, *spec.shape(group)))
+            for group in spec.groups
+            if group.num_scales
+        },
+        signs={
+            group.name: jnp.ones((group.num_signs, *spec.shape(group)))
+            for group in spec.groups
+            if group.num_signs
+        },
+    )
+
+
+def random_element(spec: SymmetrySpec, key: Key, *, log_scale: float = 0.5) -> Element:
+    """Uniform permutations and signs; scales exp(log_scale · N(0, 1))."""
+    element = identity(spec)
+    return Element(
+        permutations={
+            name: jax.random.permutation(
+                keys.named(key, f"permutation {name}"), value, axis=-1, independent=True
+            )
+            for name, value in element.permutations.items()
+        },
+        scales={
+            name: jnp.exp(log_scale * jax.random.normal(keys.named(key, f"scale {name}"), value.shape))
+            for name, value in element.scales.items()
+        },
+        signs={
+            name: jax.random.rademacher(keys.named(key, f"sign {name}"), value.shape, dtype=value.dtype)
+            for name, value in element.signs.items()
+        },
+    )
+
+
+def compose(spec: SymmetrySpec, g: Element, h: Element) -> Element:
+    """The element that acts as h first, then g."""
+
+    def moved(group: Group, array: jax.Array) -> jax.Array:
+        return relabel(spec, g, group, array)
+
+    groups = {group.name: group for group in spec.groups}
+    return Element(
+        permutations={name: moved(groups[name], value) for name, value in h.permutations.items()},
+        scales={
+            name: g.scales[name] * jax.vmap(lambda array, name=name: moved(groups[name], array))(value)
+            for name, value in h.scales.items()
+        },
+        signs={
+            name: g.signs[name] * jax.vmap(lambda array, name=name: moved(groups[name], array))(value)
+            for name, value in h.signs.items()
+        },
+    )
+
+
+def inverse(spec: SymmetrySpec, g: Element) -> Element:
+    """The element that undoes g."""
+    permutations: dict[str, jax.Array] = {}
+    for group in spec.groups:
+        # π'[ρ(i)] = π[i]^-1: invert row by row, then move the rows by the inverse of what g does to them.
+        undone = Element(permutations, {}, {})
+        rows = jnp.argsort(g.permutations[group.name], axis=-1)
+        permutations[group.name] = _permute(spec, undone, group.over, rows)
+    undone = Element(permutations, {}, {})
+    groups = {group.name: group for group in spec.groups}
+    return Element(
+        permutations,
+        scales={
+            name: jax.vmap(lambda array, name=name: relabel(spec, undone, groups[name], array))(1 / value)
+            for name, value in g.scales.items()
+        },
+        signs={
+            name: jax.vmap(lambda array, name=name: relabel(spec, undone, groups[name], array))(value)
+            for name, value in g.signs.items()
+        },
+    )
+
+
+def act(spec: SymmetrySpec, element: Element, params: Params) -> Params:
+    """The network with its units relabelled, rescaled and flipped; it computes the same function."""
+    check_params(spec, params)
+    leaves = {leaf.name: leaf for leaf in spec.leaves}
+    return tree.map_named(lambda name, array: act_leaf(spec, element, leaves[name], array), params)
+
+
+def act_leaf(spec: SymmetrySpec, element: Element, leaf: Leaf, array: jax.Array) -> jax.Array:
+    """The action on one weight array."""
+    if not any(factor.group in element.permutations for _, factor in leaf.factors()):
+        return array
+    pieces = split(leaf.axes, array)
+    return join(leaf.axes, [_act_piece(spec, element, piece, leaf.shift) for piece in pieces])
+
+
+def relabel(spec: SymmetrySpec, element: Element, group: Group, array: jax.Array) -> jax.Array:
+    """new[i, j] = array[ρ(i), π[i](j)] for an array `(*over, n)` indexed like the group's permutation."""
+    return _permute(spec, element, (*group.over, group.name), array)
+
+
+def multiplier(
+    spec: SymmetrySpec, element: Element, factors: Sequence[Factor], axis: int
+) -> jax.Array | None:
+    """Π s^e · Π sign^e of the atom on `axis`, shaped to multiply a piece; None where it is one."""
+    factor = factors[axis]
+    if factor.group is None or not (any(factor.scales) or any(factor.signs)):
+        return None
+    values = [
+        _power(scale, exponent)
+        for scale, exponent in zip(element.scales.get(factor.group, ()), factor.scales, strict=True)
+        if exponent
+    ] + [
+        sign
+        for sign, parity in zip(element.signs.get(factor.group, ()), factor.signs, strict=True)
+        if parity % 2
+    ]
+    if not values:
+        return None
+    product = values[0]
+    for value in values[1:]:
+        product = product * value
+    return _spread(spec, [inner.group for inner in factors], axis, product)
+
+
+def _act_piece(spec: SymmetrySpec, element: Element, piece: Piece, shift: float) -> jax.Array:
+    names = [factor.group for factor in piece.factors]
+    array = _permute(spec, element, names, piece.array)
+    for axis in range(len(names)):
+        value = multiplier(spec, element, piece.factors, axis)
+        if value is not None:
+            value = value.astype(array.dtype)
+            array = (array + shift) * value - shift if shift else array * value
+    return array
+
+
+def _permute(
+    spec: SymmetrySpec, element: Element, names: Sequence[str | None], array: jax.Array
+) -> jax.Array:
+    """Relabel every axis by the group it is named after; groups that others vary over go first."""
+    for group in spec.groups:
+        if group.name not in element.permutations:
+            continue
+        for axis, name in enumerate(names):
+            if name == group.name:
+                permutation = element.permutations[group.name]
+                if permutation.ndim == 1:
+                    array = jnp.take(array, permutation, axis=axis)
+                else:
+                    array = jnp.take_along_axis(array, _spread(spec, names, axis, permutation), axis=axis)
+    return array
+
+
+def _spread(spec: SymmetrySpec, names: Sequence[str | None], axis: int, value: jax.Array) -> jax.Array:
+    """Put the axes `(*over, n)` of `value` where the piece has them, 1 elsewhere."""
+    group = spec.group(names[axis])  # type: ignore[arg-type]
+    positions = [names.index(name) for name in group.over] + [axis]
+    order = sorted(range(len(positions)), key=positions.__getitem__)
+    shape = [1] * len(names)
+    for position, size in zip(positions, value.shape, strict=True):
+        shape[position] = size
+    return value.transpose(order).reshape(shape)
+
+
+def _power(scale: jax.Array, exponent) -> jax.Array:
+    # ±1 is what plain layers have, and worth the exact product.
+    if exponent == 1:
+        return scale
+    return 1 / scale if exponent == -1 else scale ** float(exponent)

@@ -1,0 +1,176 @@
+"""What is known about the symmetries of a network: a frozen, hashable, jit-static description.
+
+An axis of a weight array is a *word*: a row-major product of factors. A factor is either an atom, `size`
+positions that one group relabels, or a sum of words laid end to end (concatenation). A hidden layer that is
+flattened after a convolution has the word (height·width)·channels; the input of a layer after a skip
+connection has the word (encoder + decoder).
+
+A group's permutation may vary *over* other groups (one per expert, head, scanned layer, convolution group):
+its array is then indexed by them first.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Literal
+
+from symbnn import tree
+from symbnn.types import Params
+
+Role = Literal["produces", "consumes", "both"]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Units that may be relabelled, and the generators by which each unit may be rescaled or flipped."""
+
+    name: str
+    size: int
+    over: tuple[str, ...] = ()
+    num_scales: int = 0
+    num_signs: int = 0
+
+
+@dataclass(frozen=True)
+class Index:
+    """An axis that is fixed itself, but over which some group's permutation varies (scanned layers)."""
+
+    name: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Factor:
+    """An atom of an axis. `scales` and `signs` hold one exponent per generator of the group."""
+
+    size: int
+    group: str | None = None
+    scales: tuple[Fraction, ...] = ()
+    signs: tuple[int, ...] = ()
+    role: Role | None = None
+
+
+@dataclass(frozen=True)
+class Segments:
+    """Words laid end to end along one axis."""
+
+    words: tuple["Word", ...]
+
+    @property
+    def size(self) -> int:
+        """Total length."""
+        return sum(word_size(word) for word in self.words)
+
+
+Word = tuple[Factor | Segments, ...]
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One weight array. `shift` ε: the scalings act on `leaf + ε` (a BatchNorm variance)."""
+
+    name: str
+    shape: tuple[int, ...]
+    axes: tuple[Word, ...]
+    shift: float = 0.0
+
+    def factors(self) -> Iterator[tuple[int, Factor]]:
+        """Every atom with the axis it lies on."""
+        for axis, word in enumerate(self.axes):
+            for factor in atoms(word):
+                yield axis, factor
+
+
+@dataclass(frozen=True)
+class Pin:
+    """Why an axis of a leaf is not free: for `explain`, never for computation."""
+
+    leaf: str
+    axis: int
+    size: int
+    reason: str
+    expected: bool = False
+
+
+@dataclass(frozen=True)
+class SymmetrySpec:
+    """All symmetries of a network. Groups come after every group that they vary over."""
+
+    groups: tuple[Group, ...]
+    leaves: tuple[Leaf, ...]
+    indices: tuple[Index, ...] = ()
+    pins: tuple[Pin, ...] = field(default=(), compare=False)
+    notes: tuple[str, ...] = field(default=(), compare=False)
+
+    def __post_init__(self) -> None:
+        seen = {index.name: index.size for index in self.indices}
+        for group in self.groups:
+            missing = [name for name in group.over if name not in seen]
+            if missing:
+                raise ValueError(f"group {group.name!r} varies over {missing}, which do not come before it")
+            seen[group.name] = group.size
+        for leaf in self.leaves:
+            if tuple(word_size(word) for word in leaf.axes) != leaf.shape:
+                raise ValueError(
+                    f"leaf {leaf.name!r}: words {leaf.axes} do not multiply to shape {leaf.shape}"
+                )
+            for axis, factor in leaf.factors():
+                if factor.group is not None and seen.get(factor.group) != factor.size:
+                    raise ValueError(
+                        f"leaf {leaf.name!r} axis {axis} has {factor.size} units of group {factor.group!r}, "
+                        f"which has {seen.get(factor.group)}"
+                    )
+
+    def group(self, name: str) -> Group:
+        """The group of that name."""
+        return next(group for group in self.groups if group.name == name)
+
+    def size(self, name: str) -> int:
+        """Size of a group or of a fixed index."""
+        items: list[Group | Index] = [*self.groups, *self.indices]
+        return next(item.size for item in items if item.name == name)
+
+    def shape(self, group: Group) -> tuple[int, ...]:
+        """Shape of the group's permutation array: `(*over, size)`."""
+        return (*(self.size(name) for name in group.over), group.size)
+
+    def explain(self) -> str:
+        """Groups, leaves, and every pinned axis with its reason, as text."""
+        from symbnn.symmetry.explain import explain
+
+        return explain(self)
+
+
+def word_size(word: Word) -> int:
+    """Length of the axis that a word describes."""
+    return math.prod(factor.size for factor in word)
+
+
+def atoms(word: Word) -> Iterator[Factor]:
+    """The atoms of a word, depth first."""
+    for factor in word:
+        if isinstance(factor, Segments):
+            for inner in factor.words:
+                yield from atoms(inner)
+        else:
+            yield factor
+
+
+def check_params(spec: SymmetrySpec, params: Params, *, num_leading: int = 0) -> None:
+    """`ValueError` naming the first leaf of `params` that does not fit the spec.
+
+    `num_leading` axes in front of every leaf (samples) are passed over.
+    """
+    leaves: dict[str, Any] = tree.named_leaves(params)
+    expected = {leaf.name: leaf.shape for leaf in spec.leaves}
+    if leaves.keys() != expected.keys():
+        missing = sorted(expected.keys() - leaves.keys())
+        unknown = sorted(leaves.keys() - expected.keys())
+        raise ValueError(f"params do not match the spec: missing leaves {missing}, unknown leaves {unknown}")
+    for name, leaf in leaves.items():
+        if tuple(leaf.shape[num_leading:]) != expected[name] or leaf.ndim < num_leading:
+            raise ValueError(
+                f"leaf {name!r} has shape {tuple(leaf.shape)}; the spec expects {expected[name]}"
+                + (f" after {num_leading} leading axes" if num_leading else "")
+            )
