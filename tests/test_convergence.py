@@ -1,0 +1,59 @@
+"""R-hat and ESS against ArviZ, and their value where there is no variance."""
+
+import arviz
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from symbnn import diagnostics
+
+
+def autoregressive(chains: int, draws: int, quantities: int, rho: float, seed: int) -> np.ndarray:
+    random = np.random.default_rng(seed)
+    noise = random.normal(size=(chains, draws, quantities))
+    values = np.zeros_like(noise)
+    for t in range(1, draws):
+        values[:, t] = rho * values[:, t - 1] + np.sqrt(1 - rho**2) * noise[:, t]
+    return values
+
+
+CASES = {
+    "independent": autoregressive(4, 200, 3, 0.0, 0),
+    "slow": autoregressive(4, 301, 3, 0.95, 1),
+    "antithetic": autoregressive(3, 100, 3, -0.7, 2),
+    "apart": autoregressive(4, 150, 3, 0.3, 3) + np.arange(4)[:, None, None],
+    "heavy tail": np.random.default_rng(4).standard_cauchy((4, 200, 3)),
+    "ties": np.round(autoregressive(4, 100, 3, 0.5, 5)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (diagnostics.split_rhat, lambda x: arviz.rhat(x, method="split")),
+        (diagnostics.rank_rhat, lambda x: arviz.rhat(x, method="rank")),
+        (diagnostics.bulk_ess, lambda x: arviz.ess(x, method="bulk")),
+        (diagnostics.tail_ess, lambda x: arviz.ess(x, method="tail")),
+    ],
+)
+def test_equals_arviz(case, ours, theirs):
+    draws = CASES[case]
+    expected = [theirs(draws[:, :, q]) for q in range(draws.shape[2])]
+    np.testing.assert_allclose(ours(jnp.asarray(draws, jnp.float32)), expected, rtol=2e-3)
+
+
+def test_a_quantity_that_never_moves_has_a_defined_value():
+    same = jnp.ones((4, 10, 1))
+    apart = jnp.broadcast_to(jnp.arange(4.0)[:, None, None], (4, 10, 1))
+    for rhat in (diagnostics.split_rhat, diagnostics.rank_rhat):
+        assert rhat(same)[0] == 1
+        assert rhat(apart)[0] == np.inf
+    for ess in (diagnostics.bulk_ess, diagnostics.tail_ess):
+        assert ess(same)[0] == 40
+        assert ess(apart)[0] == 0
+
+
+def test_too_few_draws_are_named():
+    with pytest.raises(ValueError, match="at least 4 draws a chain, got 3"):
+        diagnostics.split_rhat(jnp.zeros((2, 3, 1)))
