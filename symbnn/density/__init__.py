@@ -1,1 +1,23 @@
 """Likelihood and prior make a target."""
+
+from symbnn.density.likelihoods import Likelihood, bernoulli, categorical, gaussian, heteroscedastic
+from symbnn.density.noise import learn_noise
+from symbnn.density.priors import Prior, gaussian_prior, laplace_prior
+from symbnn.density.target import Batch, Target, has_batch_statistics, refuse_batch_statistics, target
+
+__all__ = [
+    "Batch",
+    "Likelihood",
+    "Prior",
+    "Target",
+    "bernoulli",
+    "categorical",
+    "gaussian",
+    "gaussian_prior",
+    "has_batch_statistics",
+    "heteroscedastic",
+    "laplace_prior",
+    "learn_noise",
+    "refuse_batch_statistics",
+    "target",
+]

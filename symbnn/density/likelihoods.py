@@ -1,0 +1,111 @@
+"""Likelihoods: what the outputs of a network say about the targets.
+
+| name              | outputs                        | log p(y | outputs)                      |
+|-------------------|--------------------------------|---------------------------------------|
+| `categorical`     | logits (n, c)                  | log softmax(outputs)[y]               |
+| `bernoulli`       | logits (n, k)                  | Σ_k log sigmoid(±outputs_k)           |
+| `gaussian`        | means (n, k)                   | Σ_k log N(y_k; mean_k, noise²)        |
+| `heteroscedastic` | means and log-stds (n, 2k)     | Σ_k log N(y_k; mean_k, exp(log-std)²) |
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Num
+
+LOG_TWO_PI = math.log(2.0 * math.pi)
+
+
+class Likelihood(NamedTuple):
+    """A family p(target | outputs)."""
+
+    name: str
+    """With its settings: two likelihoods of one name are the same function."""
+    log_prob: Callable[[Array, Array], Array]
+    """(outputs, targets) -> (n,)."""
+    predictive: Callable[[Array], Array]
+    """Outputs -> mean of the target: probabilities (n, c), or means (n, k)."""
+    sample: Callable[[Array, Array], Array]
+    """(key, outputs) -> targets drawn from the family."""
+    num_outputs: Callable[[Any], int | None]
+    """Outputs that the network must have for these targets; None if any number will do."""
+    has_labels: bool
+    """Targets are class labels (n,), not real values (n, k)."""
+
+
+def categorical() -> Likelihood:
+    """Softmax over classes; targets are labels (n,)."""
+
+    def log_prob(logits: Float[Array, "n c"], labels: Num[Array, " n"]) -> Float[Array, " n"]:
+        # A product with a one-hot array instead of an indexed read: the gradient of the read is a scatter.
+        hot = labels[:, None] == jnp.arange(logits.shape[-1])
+        return jnp.sum(jnp.where(hot, logits, 0.0), axis=-1) - jax.nn.logsumexp(logits, axis=-1)
+
+    return Likelihood(
+        name="categorical()",
+        log_prob=log_prob,
+        predictive=lambda logits: jax.nn.softmax(logits, axis=-1),
+        sample=jax.random.categorical,
+        num_outputs=lambda labels: None,
+        has_labels=True,
+    )
+
+
+def bernoulli() -> Likelihood:
+    """Independent 0/1 targets (n, k)."""
+
+    def log_prob(logits: Float[Array, "n k"], targets: Num[Array, "n k"]) -> Float[Array, " n"]:
+        return jnp.sum(targets * logits - jax.nn.softplus(logits), axis=-1)
+
+    return Likelihood(
+        name="bernoulli()",
+        log_prob=log_prob,
+        predictive=jax.nn.sigmoid,
+        sample=lambda key, logits: jax.random.bernoulli(key, jax.nn.sigmoid(logits)).astype(logits.dtype),
+        num_outputs=lambda targets: targets.shape[-1],
+        has_labels=False,
+    )
+
+
+def gaussian(noise: float) -> Likelihood:
+    """Real targets (n, k) with one known standard deviation; to learn it, see `learn_noise`."""
+    if not noise > 0:
+        raise ValueError(f"noise must be a positive standard deviation; got {noise}")
+
+    def log_prob(means: Float[Array, "n k"], targets: Num[Array, "n k"]) -> Float[Array, " n"]:
+        normaliser = math.log(noise) + 0.5 * LOG_TWO_PI
+        return jnp.sum(-0.5 * jnp.square((targets - means) / noise) - normaliser, axis=-1)
+
+    return Likelihood(
+        name=f"gaussian({noise})",
+        log_prob=log_prob,
+        predictive=lambda means: means,
+        sample=lambda key, means: means + noise * jax.random.normal(key, means.shape, means.dtype),
+        num_outputs=lambda targets: targets.shape[-1],
+        has_labels=False,
+    )
+
+
+def heteroscedastic() -> Likelihood:
+    """Real targets (n, k); the network gives k means, then k logarithms of standard deviations."""
+
+    def log_prob(outputs: Float[Array, "n two_k"], targets: Num[Array, "n k"]) -> Float[Array, " n"]:
+        means, log_stds = jnp.split(outputs, 2, axis=-1)
+        scaled = (targets - means) * jnp.exp(-log_stds)
+        return jnp.sum(-0.5 * jnp.square(scaled) - log_stds - 0.5 * LOG_TWO_PI, axis=-1)
+
+    def sample(key: Array, outputs: Float[Array, "n two_k"]) -> Float[Array, "n k"]:
+        means, log_stds = jnp.split(outputs, 2, axis=-1)
+        return means + jnp.exp(log_stds) * jax.random.normal(key, means.shape, means.dtype)
+
+    return Likelihood(
+        name="heteroscedastic()",
+        log_prob=log_prob,
+        predictive=lambda outputs: jnp.split(outputs, 2, axis=-1)[0],
+        sample=sample,
+        num_outputs=lambda targets: 2 * targets.shape[-1],
+        has_labels=False,
+    )

@@ -1,0 +1,55 @@
+"""A noise level that is learned with the weights.
+
+`learn_noise(model, k)` adds one leaf `noise/log_std` of shape (k,) and k outputs that repeat it, so that the
+`heteroscedastic` likelihood applies unchanged: homoscedastic noise is the case in which the log-stds do not
+depend on the input. A prior on it is a scale by name, `{"noise/*": 1.0, "*": 0.5}`.
+"""
+
+import dataclasses
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from symbnn.symmetry.spec import Factor, Leaf
+from symbnn.types import Key, Params
+
+LEAF = "noise"
+
+
+def learn_noise(model: Any, num_targets: int, *, initial: float = 0.1) -> Any:
+    """`model` with `num_targets` learned standard deviations; use it with `heteroscedastic()`.
+
+    The model's tree must be a dict; the noise is invariant under every symmetry of the network.
+    """
+    if not initial > 0:
+        raise ValueError(f"initial must be a positive standard deviation; got {initial}")
+
+    def split(params: Params) -> tuple[Params, Array]:
+        return {name: leaf for name, leaf in params.items() if name != LEAF}, params[LEAF]["log_std"]
+
+    def with_noise(means: Float[Array, "n k"], log_std: Float[Array, " k"]) -> Float[Array, "n two_k"]:
+        return jnp.concatenate([means, jnp.broadcast_to(log_std, means.shape)], axis=-1)
+
+    def init(key: Key) -> Params:
+        return {**model.init(key), LEAF: {"log_std": jnp.full((num_targets,), math.log(initial))}}
+
+    def apply(params: Params, inputs: Array) -> Array:
+        network, log_std = split(params)
+        return with_noise(model.apply(network, inputs), log_std)
+
+    def train(params: Params, inputs: Array, key: Key) -> tuple[Array, Params]:
+        network, log_std = split(params)
+        means, network = model.train(network, inputs, key)
+        return with_noise(means, log_std), {**network, LEAF: {"log_std": log_std}}
+
+    if LEAF in jax.eval_shape(model.init, jax.random.key(0)):
+        raise ValueError(f"the model already has a leaf {LEAF!r}")
+    return model._replace(init=init, apply=apply, train=train, spec=_with_leaf(model.spec, num_targets))
+
+
+def _with_leaf(spec: Any, size: int) -> Any:
+    leaf = Leaf(f"{LEAF}/log_std", (size,), ((Factor(size),),))
+    return dataclasses.replace(spec, leaves=(*spec.leaves, leaf))

@@ -1,0 +1,161 @@
+"""The target of inference: log p(D | w) + log p(w), divided by a temperature.
+
+    log_density(w) = (Σ_i log p(y_i | f(x_i; w)) + log p(w)) / T
+
+T = 1 is the posterior, T < 1 a cold one (Wenzel et al. 2020). The sum runs over all data, chunk by chunk.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from symbnn import tree
+from symbnn.density.chunked import default_chunk_size, sum_over_chunks
+from symbnn.density.likelihoods import Likelihood, categorical
+from symbnn.density.priors import Prior, gaussian_prior
+from symbnn.types import Key, Params
+
+
+class Batch(NamedTuple):
+    """Inputs (n, *input_shape) with their targets: labels (n,) or values (n, k)."""
+
+    inputs: Any
+    targets: Any
+
+
+class Target(NamedTuple):
+    """What inference methods see."""
+
+    init: Callable[[Key], Params]
+    """A draw from the prior: the samplers' default start."""
+    log_density: Callable[[Params], Array]
+    """(log-likelihood + log-prior) / temperature over the full data."""
+    log_likelihood: Callable[..., Array]
+    """(params, batch=None, weights=None) -> Σ_i weights_i log p(y_i | x_i); over all data without a batch."""
+    log_prior: Callable[[Params], Array]
+    num_data: int
+    data: Batch
+    model: Any
+    likelihood: Likelihood
+    prior: Prior
+    temperature: float
+
+
+def target(
+    model: Any,
+    data: Any,
+    *,
+    likelihood: Likelihood | None = None,
+    prior: Prior | None = None,
+    temperature: float = 1.0,
+    chunk_size: int | None = None,
+) -> Target:
+    """The posterior of `model` given `data` (anything with `inputs` and `targets`).
+
+    Defaults: categorical likelihood, N(0, 1) prior, temperature 1, chunks with 16 MB of activations.
+    """
+    likelihood = categorical() if likelihood is None else likelihood
+    prior = gaussian_prior(1.0) if prior is None else prior
+    shapes = jax.eval_shape(model.init, jax.random.key(0))
+    has_statistics = has_batch_statistics(shapes)
+    full = _check_data(data, likelihood, model, shapes)
+    if not 0 < temperature < math.inf:
+        raise ValueError(f"temperature must be positive and finite; got {temperature}")
+    if chunk_size is not None and chunk_size < 1:
+        raise ValueError(f"chunk_size must be at least 1; got {chunk_size}")
+    prior.scales(_weights(shapes))
+    size = chunk_size or default_chunk_size(model.apply, shapes, full.inputs)
+
+    def examples(params: Params, inputs: Array, targets: Array) -> Float[Array, " n"]:
+        return likelihood.log_prob(model.apply(params, inputs), targets)
+
+    def log_likelihood(params: Params, batch: Batch | None = None, weights: Any = None) -> Float[Array, ""]:
+        inputs, targets = full if batch is None else batch
+        return sum_over_chunks(examples, params, inputs, targets, weights, chunk_size=size)
+
+    def log_prior(params: Params) -> Float[Array, ""]:
+        return prior.log_prob(_weights(params))
+
+    def log_density(params: Params) -> Float[Array, ""]:
+        if has_statistics:
+            refuse_batch_statistics()
+        return (log_likelihood(params) + log_prior(params)) / temperature
+
+    def init(key: Key) -> Params:
+        if has_statistics:
+            return {**model.init(key), "params": prior.sample(key, shapes["params"])}
+        return prior.sample(key, shapes)
+
+    return Target(
+        init=init,
+        log_density=log_density,
+        log_likelihood=log_likelihood,
+        log_prior=log_prior,
+        num_data=full.inputs.shape[0],
+        data=full,
+        model=model,
+        likelihood=likelihood,
+        prior=prior,
+        temperature=float(temperature),
+    )
+
+
+def has_batch_statistics(params: Params) -> bool:
+    """Whether the tree is that of a net with batch normalisation."""
+    return isinstance(params, dict) and "batch_stats" in params
+
+
+def refuse_batch_statistics() -> None:
+    """Raise: a net that looks at its whole batch has no log-density."""
+    raise ValueError(
+        "a batch statistic is no likelihood: the outputs of a net with batch normalisation depend on the "
+        "whole batch, so Σ log p(y_i | x_i, w) is not defined; use a net without batch statistics "
+        "(resnet20_frn, lenet, mlp, vit) for MCMC, or an ensemble or SWAG, which take this one"
+    )
+
+
+def _weights(params: Params) -> Params:
+    """The part of the tree that has a prior."""
+    return params["params"] if has_batch_statistics(params) else params
+
+
+def _check_data(data: Any, likelihood: Likelihood, model: Any, shapes: Any) -> Batch:
+    """Data as a `Batch` of the network's dtype, or an error that says what does not fit."""
+    dtypes = {str(leaf.dtype): name for name, leaf in tree.named_leaves(_weights(shapes)).items()}
+    if len(dtypes) > 1:
+        raise ValueError(f"the network mixes dtypes; one leaf of each: {dtypes}")
+    inputs, targets = np.asarray(data.inputs), np.asarray(data.targets)
+    if inputs.shape[0] == 0 or inputs.shape[0] != targets.shape[0]:
+        raise ValueError(
+            f"inputs and targets must have the same positive length; got {inputs.shape} and {targets.shape}"
+        )
+    cast = jnp.asarray(inputs, next(iter(dtypes)))
+    outputs = jax.eval_shape(model.apply, shapes, cast).shape
+    if likelihood.has_labels:
+        return Batch(cast, jnp.asarray(_check_labels(targets, outputs, likelihood), jnp.int32))
+    targets = targets[:, None] if targets.ndim == 1 else targets
+    expected = likelihood.num_outputs(targets)
+    if targets.ndim != 2 or (expected is not None and outputs[-1] != expected):
+        raise ValueError(
+            f"{likelihood.name} with targets {targets.shape} needs {expected} outputs; "
+            f"the network has {outputs[-1]}"
+        )
+    return Batch(cast, jnp.asarray(targets, cast.dtype))
+
+
+def _check_labels(targets: np.ndarray, outputs: tuple[int, ...], likelihood: Likelihood) -> np.ndarray:
+    if targets.ndim != 1 or not np.issubdtype(targets.dtype, np.integer):
+        raise ValueError(
+            f"{likelihood.name} takes integer labels (n,); got targets {targets.shape} of {targets.dtype}"
+        )
+    if targets.min() < 0 or targets.max() >= outputs[-1]:
+        raise ValueError(
+            f"labels must be in [0, {outputs[-1]}), the network's outputs; "
+            f"got {targets.min()} to {targets.max()}"
+        )
+    return targets

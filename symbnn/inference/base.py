@@ -1,0 +1,61 @@
+"""What every inference method takes and returns.
+
+A method is made by a factory, `factory(**settings) -> method`, and called as `method(key, target) -> Fit`.
+Long runs are loops on the host over jitted chunks: after each chunk the host reports `Progress` and hands the
+chunk to a `Sink`, from which a stopped run goes on.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+
+from symbnn.density import Target
+from symbnn.types import Key
+
+
+class Fit(NamedTuple):
+    """What every inference method returns."""
+
+    posterior: Any
+    """Something with `sample(key, num) -> Samples`."""
+    diagnostics: dict[str, Any]
+    """Arrays and floats by name; methods say in their docstring which."""
+
+
+class Progress(NamedTuple):
+    """What the host reports once per jitted chunk."""
+
+    stage: str
+    done: int
+    total: int
+    statistics: dict[str, float]
+
+
+ProgressCallback = Callable[[Progress], None]
+Method = Callable[[Key, Target], Fit]
+
+Chunk = dict[str, np.ndarray]
+"""One chunk of a run: arrays by name (`draws/hidden/kernel`, `state/...`, `info/...`), float32, float16,
+bfloat16, int32 or bool, of any rank including 0."""
+
+
+@runtime_checkable
+class Sink(Protocol):
+    """Where a run keeps its chunks; `symbnn.io.ChunkStore(directory)` is the one on disk.
+
+    A chunk that was written must come back bit for bit or not at all: the run trusts what it reads.
+    """
+
+    def open(self, fingerprint: Mapping[str, str]) -> None:
+        """Bind to one run. The first call keeps `fingerprint`; later ones raise a `ValueError` that names
+        the first entry that differs, so that chunks of another run are never mixed in."""
+        ...
+
+    def read(self, index: int) -> Chunk | None:
+        """Chunk `index`, or None if it was never written; `ValueError` naming the file if it is damaged."""
+        ...
+
+    def write(self, index: int, chunk: Chunk) -> None:
+        """Keep chunk `index`, atomically: a process killed in the middle leaves no chunk or the old one."""
+        ...
