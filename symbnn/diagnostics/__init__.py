@@ -1,5 +1,19 @@
 """Has a sampler converged, in function space and in weight space?"""
 
 from symbnn.diagnostics.convergence import bulk_ess, rank_rhat, split_rhat, tail_ess
+from symbnn.diagnostics.exchangeability import Exchangeability, exchangeability
+from symbnn.diagnostics.spaces import Summary, function_space, relabelling_control, verdict, weight_space
 
-__all__ = ["bulk_ess", "rank_rhat", "split_rhat", "tail_ess"]
+__all__ = [
+    "Exchangeability",
+    "Summary",
+    "bulk_ess",
+    "exchangeability",
+    "function_space",
+    "rank_rhat",
+    "relabelling_control",
+    "split_rhat",
+    "tail_ess",
+    "verdict",
+    "weight_space",
+]

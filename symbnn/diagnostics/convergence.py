@@ -1,9 +1,9 @@
 """R-hat and effective sample size of scalar quantities, one column each.
 
-Vehtari, Gelman, Simpson, Carpenter, Bürkner (2021), "Rank-normalization, folding, and localization": chains are
-split in half, draws replaced by normal scores of their pooled ranks (bulk) or by indicators of the 5 % and 95 %
-quantiles (tail), and the number of effective draws is found from the autocorrelation summed over Geyer's initial
-monotone sequence of pairs.
+Vehtari, Gelman, Simpson, Carpenter, Bürkner (2021), "Rank-normalization, folding, and localization": chains
+are split in half, draws replaced by normal scores of their pooled ranks (bulk) or by indicators of the 5 %
+and 95 % quantiles (tail), and the number of effective draws is found from the autocorrelation summed over
+Geyer's initial monotone sequence of pairs.
 
 A quantity that never moves has no variance to compare. If all chains sit at the same value it has converged,
 R-hat = 1 and every draw counts; if they sit at different values R-hat = infinity and no draw counts.
@@ -50,7 +50,7 @@ def tail_ess(draws: Draws) -> PerQuantity:
 
 
 def _split(draws: Draws) -> Float[Array, "halves half quantities"]:
-    chains, length, quantities = draws.shape
+    length = draws.shape[1]
     if length < 4:
         raise ValueError(f"R-hat and ESS need at least 4 draws a chain, got {length}")
     half = length // 2
@@ -103,7 +103,7 @@ def _ess(halves: Draws) -> PerQuantity:
     correlation = 1 - (within - covariance) / jnp.where(pooled > 0, pooled, 1)
     correlation = correlation.at[0].set(1.0)
     pairs = correlation[0 : length - 1 : 2] + correlation[1:length:2]
-    # Geyer: sums of neighbouring pairs are positive and decreasing; what follows the first that is not is noise.
+    # Geyer: sums of neighbouring pairs are positive and decreasing; after the first that is not comes noise.
     # The last lags rest on a handful of products and are left out even if positive.
     usable = jnp.arange(pairs.shape[0]) < (length - 3) // 2
     positive = jnp.cumprod((pairs > 0) & usable[:, None], axis=0)

@@ -1,0 +1,50 @@
+"""The compact posterior: a Gaussian fitted to samples, per weight or with their covariance.
+
+Xiao, Liu, Bamler (2023). Fitted to raw samples it is q_d, which mixes symmetric copies and means nothing; fitted
+to aligned samples it is q_r. The low-rank law keeps the exact sample covariance: with centred samples X = U S Vᵀ
+of n networks, weights = mean + Bz with B = V S / √(n-1).
+"""
+
+import jax
+import jax.numpy as jnp
+
+from symbnn import tree
+from symbnn.posteriors import DiagonalGaussian, LowRankGaussian
+from symbnn.types import Samples
+
+
+def gaussian(samples: Samples) -> DiagonalGaussian:
+    """Mean and standard deviation of every weight."""
+    count = tree.num_samples(samples)
+    _require_some(count, minimum=1)
+    return DiagonalGaussian(
+        mean=jax.tree.map(lambda leaf: leaf.mean(0), samples),
+        # One sample has no spread: its law is the network itself.
+        std=jax.tree.map(lambda leaf: leaf.std(0, ddof=min(1, count - 1)), samples),
+    )
+
+
+def low_rank(samples: Samples, rank: int | None = None) -> LowRankGaussian:
+    """Mean and the `rank` leading principal directions (all n - 1 by default: the exact sample covariance)."""
+    count = tree.num_samples(samples)
+    _require_some(count, minimum=2)
+    rank = count - 1 if rank is None else rank
+    if not 1 <= rank <= count - 1:
+        raise ValueError(f"rank must be between 1 and {count - 1} for {count} samples, got {rank}")
+    mean = jax.tree.map(lambda leaf: leaf.mean(0), samples)
+    centred = jax.tree.map(lambda leaf, centre: leaf - centre, samples, mean)
+    # S Vᵀ = Uᵀ X, with U from the small n x n Gram matrix: the weights are never laid out as one long vector.
+    gram = sum(
+        jnp.einsum("ai,bi->ab", flat, flat)
+        for flat in (leaf.reshape(count, -1) for leaf in jax.tree.leaves(centred))
+    )
+    _, vectors = jnp.linalg.eigh(gram)
+    leading = vectors[:, ::-1][:, :rank] / jnp.sqrt(count - 1.0)
+    return LowRankGaussian(
+        mean=mean, factors=jax.tree.map(lambda leaf: jnp.einsum("nr,n...->r...", leading, leaf), centred)
+    )
+
+
+def _require_some(count: int, *, minimum: int) -> None:
+    if count < minimum:
+        raise ValueError(f"a Gaussian needs at least {minimum} samples, got {count}")

@@ -1,0 +1,29 @@
+"""Pruning by uncertainty: keep the weights that the posterior is surest of, zero the others."""
+
+import jax
+import jax.numpy as jnp
+
+from symbnn import tree
+from symbnn.types import Params
+
+
+def prune(mean: Params, std: Params, keep: float) -> Params:
+    """`mean` with all but the share `keep` of weights of lowest `std` set to zero; ranked over all leaves.
+
+    Any other score may stand for `std`: minus the magnitude, or the inverse signal-to-noise ratio std/|mean|.
+    """
+    if not 0 <= keep <= 1:
+        raise ValueError(f"keep must be a share between 0 and 1, got {keep}")
+    for (name, leaf), score in zip(tree.named_leaves(mean).items(), jax.tree.leaves(std), strict=True):
+        if leaf.shape != score.shape:
+            raise ValueError(f"leaf {name!r} has shape {leaf.shape}; its scores have {score.shape}")
+    leaves, treedef = jax.tree.flatten(mean)
+    scores = jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(std)])
+    # Ranks rather than a threshold: exactly the share asked for is kept, ties or not.
+    rank = jnp.argsort(jnp.argsort(scores))
+    kept = rank < round(keep * scores.size)
+    stops = jnp.cumsum(jnp.array([leaf.size for leaf in leaves]))[:-1]
+    masks = jnp.split(kept, [int(stop) for stop in stops])
+    return treedef.unflatten(
+        [leaf * mask.reshape(leaf.shape) for leaf, mask in zip(leaves, masks, strict=True)]
+    )

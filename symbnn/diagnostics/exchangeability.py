@@ -1,0 +1,53 @@
+"""Are the units of a layer exchangeable over samples?
+
+With layer-wise identical initialisation or prior every unit of a hidden layer has the same marginal posterior
+(Laurent, Aldea, Franchi 2024, corollary to the mixture proposition). So the index of the unit that holds the
+layer's largest weight is uniform over units. Independent networks pass; a chain that never swaps units fails.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy import stats
+
+from symbnn import tree
+from symbnn.symmetry import SymmetrySpec
+from symbnn.symmetry.spec import Factor
+from symbnn.types import Samples
+
+
+class Exchangeability(NamedTuple):
+    """Counts of the unit holding the largest weight, and the chi-square test against uniform."""
+
+    leaf: str
+    counts: np.ndarray
+    statistic: float
+    p_value: float
+
+
+def exchangeability(spec: SymmetrySpec, samples: Samples, *, group: str) -> Exchangeability:
+    """Chi-square test on the first leaf (of at least two axes) that has the group as a whole axis."""
+    if group not in {known.name for known in spec.groups}:
+        raise ValueError(f"unknown group {group!r}; known: {', '.join(known.name for known in spec.groups)}")
+    leaf, axis = _whole_axis(spec, group)
+    array = tree.named_leaves(samples)[leaf]
+    count = tree.num_samples(samples)
+    per_unit = jnp.moveaxis(array, axis + 1, 1).reshape(count, array.shape[axis + 1], -1).max(-1)
+    counts = np.bincount(np.asarray(jax.jit(lambda a: a.argmax(-1))(per_unit)), minlength=per_unit.shape[1])
+    statistic, p_value = stats.chisquare(counts)
+    return Exchangeability(leaf, counts, float(statistic), float(p_value))
+
+
+def _whole_axis(spec: SymmetrySpec, group: str) -> tuple[str, int]:
+    for leaf in spec.leaves:
+        for axis, word in enumerate(leaf.axes):
+            if (
+                len(leaf.shape) > 1
+                and len(word) == 1
+                and isinstance(word[0], Factor)
+                and word[0].group == group
+            ):
+                return leaf.name, axis
+    raise ValueError(f"no leaf with two or more axes has group {group!r} as a whole axis")

@@ -1,0 +1,134 @@
+"""Convergence in function space, in weight space, and under random relabelling.
+
+Function space is the test: centred logits do not know about symmetry. Weight space before alignment mixes
+symmetric copies; after alignment it comes close to function space. But relabelling every draw *at random*
+makes any chain look perfect, converged or not, so a low aligned R-hat certifies nothing by itself: the
+control is computed beside it, always, and the verdict rests on function space alone.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from symbnn import symmetry, tree
+from symbnn.diagnostics.convergence import bulk_ess, rank_rhat, split_rhat, tail_ess
+from symbnn.symmetry import SymmetrySpec
+from symbnn.types import Key, Params, Samples
+
+RHAT_LIMIT = 1.01
+"""Vehtari et al. (2021): with four chains, larger values show chains that do not yet agree."""
+
+QUANTITIES_PER_BLOCK = 4096
+
+
+class Summary(NamedTuple):
+    """Convergence of many quantities at once."""
+
+    median_rhat: float
+    rhat_95: float
+    max_rhat: float
+    share_above: float
+    """Share of quantities with R-hat over `RHAT_LIMIT`."""
+    median_rank_rhat: float
+    median_bulk_ess: float
+    median_tail_ess: float
+    num_constant: int
+    """Quantities that never move (R-hat 1 if the chains agree on the value)."""
+
+
+def function_space(
+    apply: Callable[[Params, Array], Array], samples: Samples, inputs: Array, *, num_chains: int
+) -> Summary:
+    """Of the centred logits on some inputs: they fix the probabilities and are blind to symmetry."""
+
+    @jax.jit
+    def centred(params: Params) -> Array:
+        outputs = apply(params, inputs)
+        if outputs.shape[-1] > 1:
+            outputs = outputs - outputs.mean(-1, keepdims=True)
+        return outputs.ravel()
+
+    return summarise(by_chain(jax.lax.map(centred, samples, batch_size=64), num_chains))
+
+
+def weight_space(samples: Samples, *, num_chains: int) -> Summary:
+    """Of every single weight."""
+    return summarise(by_chain(_matrix(samples), num_chains))
+
+
+def relabelling_control(spec: SymmetrySpec, samples: Samples, key: Key, *, num_chains: int) -> Summary:
+    """Of every weight after each draw's units were relabelled at random: looks perfect by construction."""
+    element_keys = jax.random.split(key, tree.num_samples(samples))
+
+    def relabelled(key: Key, params: Params) -> Params:
+        element = symmetry.random_element(spec, key)
+        return symmetry.act(
+            spec, element._replace(scales=_ones(element.scales), signs=_ones(element.signs)), params
+        )
+
+    return weight_space(jax.jit(jax.vmap(relabelled))(element_keys, samples), num_chains=num_chains)
+
+
+def summarise(draws: Float[Array, "chains draws quantities"]) -> Summary:
+    """R-hat and ESS of all quantities, block by block."""
+    blocks = list(_blocks(draws))
+    split, rank, bulk, tail = (
+        jnp.concatenate([statistic(block) for block in blocks])
+        for statistic in (split_rhat, rank_rhat, bulk_ess, tail_ess)
+    )
+    median, high = jnp.quantile(split, jnp.array([0.5, 0.95]))
+    constant = (draws.max((0, 1)) == draws.min((0, 1))).sum()
+    return Summary(
+        median_rhat=float(median),
+        rhat_95=float(high),
+        max_rhat=float(split.max()),
+        share_above=float((split > RHAT_LIMIT).mean()),
+        median_rank_rhat=float(jnp.median(rank)),
+        median_bulk_ess=float(jnp.median(bulk)),
+        median_tail_ess=float(jnp.median(tail)),
+        num_constant=int(constant),
+    )
+
+
+def verdict(function: Summary, *, num_chains: int) -> str:
+    """What function space says, in plain words."""
+    if num_chains < 2:
+        return "One chain only: R-hat compares its two halves and cannot see modes that it never visited."
+    if function.rhat_95 <= RHAT_LIMIT:
+        return (
+            f"Converged in function space: 95 % of the logits have R-hat at most {function.rhat_95:.3f}, "
+            f"with {function.median_bulk_ess:.0f} effective draws in the median."
+        )
+    if function.median_rhat <= RHAT_LIMIT:
+        return (
+            f"Mostly converged in function space: the median logit has R-hat {function.median_rhat:.3f}, but "
+            f"{function.share_above:.0%} are above {RHAT_LIMIT}; more draws would settle them."
+        )
+    return (
+        f"Not converged in function space: the median logit has R-hat {function.median_rhat:.3f} "
+        f"(limit {RHAT_LIMIT}). Draw longer, or take longer trajectories; alignment cannot repair this."
+    )
+
+
+def by_chain(values: Float[Array, "samples quantities"], num_chains: int) -> Float[Array, "c d q"]:
+    """Chain-major samples as (chains, draws, quantities)."""
+    if num_chains < 1 or values.shape[0] % num_chains:
+        raise ValueError(f"{values.shape[0]} samples do not divide into {num_chains} chains of equal length")
+    return values.reshape(num_chains, -1, values.shape[1])
+
+
+def _blocks(draws: Array) -> Iterator[Array]:
+    for start in range(0, draws.shape[2], QUANTITIES_PER_BLOCK):
+        yield draws[:, :, start : start + QUANTITIES_PER_BLOCK]
+
+
+def _matrix(samples: Samples) -> Float[Array, "samples quantities"]:
+    count = tree.num_samples(samples)
+    return jnp.concatenate([leaf.reshape(count, -1) for leaf in jax.tree.leaves(samples)], axis=1)
+
+
+def _ones(values: dict[str, Array]) -> dict[str, Array]:
+    return jax.tree.map(jnp.ones_like, values)

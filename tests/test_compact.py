@@ -1,0 +1,82 @@
+"""Compact laws have the moments of the samples; pruning keeps exactly the surest weights."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from symbnn import compact
+
+
+def make_samples(count: int = 7):
+    random = np.random.default_rng(0)
+    return {
+        "w": jnp.asarray(random.normal(size=(count, 3, 2)), jnp.float32),
+        "b": jnp.asarray(random.normal(size=(count, 4)), jnp.float32),
+    }
+
+
+def flat(samples):
+    return np.concatenate([np.asarray(leaf).reshape(len(leaf), -1) for leaf in jax.tree.leaves(samples)], 1)
+
+
+def test_gaussian_has_the_samples_moments():
+    posterior = compact.gaussian(make_samples())
+    moments = flat(make_samples())
+    mean = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(posterior.mean)])
+    std = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(posterior.std)])
+    np.testing.assert_allclose(mean, moments.mean(0), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(std, moments.std(0, ddof=1), rtol=1e-5)
+
+
+def test_one_sample_is_its_own_law():
+    posterior = compact.gaussian(make_samples(1))
+    assert all(not leaf.any() for leaf in jax.tree.leaves(posterior.std))
+
+
+def test_low_rank_of_full_rank_has_the_exact_covariance():
+    posterior = compact.low_rank(make_samples())
+    factors = flat(posterior.factors)
+    np.testing.assert_allclose(factors.T @ factors, np.cov(flat(make_samples()).T), atol=2e-6)
+
+
+def test_low_rank_keeps_the_leading_directions():
+    factors = flat(compact.low_rank(make_samples(), rank=2).factors)
+    values = np.linalg.svd(flat(make_samples()) - flat(make_samples()).mean(0), compute_uv=False)
+    np.testing.assert_allclose(np.linalg.norm(factors, axis=1), values[:2] / np.sqrt(6), rtol=1e-4)
+
+
+def test_low_rank_draws_have_the_samples_spread():
+    draws = compact.low_rank(make_samples()).sample(jax.random.key(0), 20_000)
+    expected = np.cov(flat(make_samples()).T)
+    # Standard error of a covariance of n draws is about √((σ_i² σ_j² + σ_ij²) / n).
+    error = np.sqrt((np.outer(np.diag(expected), np.diag(expected)) + expected**2) / 20_000)
+    assert np.all(np.abs(np.cov(flat(draws).T) - expected) < 5 * error)
+
+
+@pytest.mark.parametrize("rank", [0, 7, -1])
+def test_impossible_ranks_are_named(rank):
+    with pytest.raises(ValueError, match=f"between 1 and 6 for 7 samples, got {rank}"):
+        compact.low_rank(make_samples(), rank=rank)
+
+
+def test_prune_keeps_the_lowest_scores_over_all_leaves():
+    mean = {"w": jnp.arange(1.0, 7.0).reshape(2, 3), "b": jnp.array([10.0, 11.0])}
+    std = {"w": jnp.array([[1.0, 5.0, 2.0], [8.0, 3.0, 7.0]]), "b": jnp.array([4.0, 6.0])}
+    pruned = compact.prune(mean, std, 0.5)
+    np.testing.assert_array_equal(pruned["w"], [[1, 0, 3], [0, 5, 0]])
+    np.testing.assert_array_equal(pruned["b"], [10, 0])
+
+
+@pytest.mark.parametrize("keep", [0.0, 0.3, 1.0])
+def test_prune_keeps_exactly_the_share_despite_ties(keep):
+    ones = {"w": jnp.ones((5, 4))}
+    assert compact.prune(ones, ones, keep)["w"].sum() == round(20 * keep)
+
+
+def test_prune_refuses_what_makes_no_sense():
+    ones = {"w": jnp.ones((5, 4))}
+    with pytest.raises(ValueError, match="keep must be a share between 0 and 1, got 50"):
+        compact.prune(ones, ones, 50)
+    with pytest.raises(ValueError, match="leaf 'w' has shape"):
+        compact.prune(ones, {"w": jnp.ones((4, 5))}, 0.5)

@@ -1,0 +1,89 @@
+"""Function space sees what matters, weight space sees labels, the control always looks perfect."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from symbnn import diagnostics, symmetry
+
+CHAINS, DRAWS, HIDDEN = 4, 200, 6
+
+
+def apply(params, x):
+    return jnp.tanh(x @ params["w"]) @ params["v"]
+
+
+PARAMS = {"w": jnp.zeros((3, HIDDEN)), "v": jnp.zeros((HIDDEN, 2))}
+SPEC = symmetry.from_axes({"w": (None, "h"), "v": ("h", None)}, PARAMS)
+INPUTS = jax.random.normal(jax.random.key(9), (5, 3))
+
+
+def draws(seed: int, *, spread: float = 0.05):
+    """Independent draws around one network."""
+    random = np.random.default_rng(seed)
+    centre = {name: random.normal(size=leaf.shape) for name, leaf in PARAMS.items()}
+    return {
+        name: jnp.asarray(value + spread * random.normal(size=(CHAINS * DRAWS, *value.shape)), jnp.float32)
+        for name, value in centre.items()
+    }
+
+
+def permuted_per_chain(samples):
+    elements = jax.vmap(lambda key: symmetry.random_element(SPEC, key))(
+        jax.random.split(jax.random.key(1), CHAINS)
+    )
+    repeated = jax.tree.map(lambda leaf: jnp.repeat(leaf, DRAWS, axis=0), elements)
+    return jax.vmap(symmetry.act, in_axes=(None, 0, 0))(SPEC, repeated, samples)
+
+
+def test_labels_spoil_weight_space_and_not_function_space():
+    samples = permuted_per_chain(draws(0))
+    function = diagnostics.function_space(apply, samples, INPUTS, num_chains=CHAINS)
+    weights = diagnostics.weight_space(samples, num_chains=CHAINS)
+    control = diagnostics.relabelling_control(SPEC, samples, jax.random.key(0), num_chains=CHAINS)
+    assert function.rhat_95 < 1.02
+    assert weights.median_rhat > 2
+    assert control.rhat_95 < 1.02
+
+
+def test_the_control_hides_a_real_fault_that_function_space_shows():
+    """One chain sits elsewhere: random relabelling makes most weights look converged all the same."""
+    samples = draws(1, spread=0.2)
+    samples["v"] = samples["v"].at[:DRAWS].multiply(2.0)
+    function = diagnostics.function_space(apply, samples, INPUTS, num_chains=CHAINS)
+    control = diagnostics.relabelling_control(SPEC, samples, jax.random.key(0), num_chains=CHAINS)
+    assert control.median_rhat < 1.01 < function.median_rhat
+    assert "Not converged" in diagnostics.verdict(function, num_chains=CHAINS)
+
+
+def test_verdict_of_converged_and_of_one_chain():
+    function = diagnostics.function_space(apply, draws(2), INPUTS, num_chains=CHAINS)
+    assert "onverged in function space" in diagnostics.verdict(function, num_chains=CHAINS)
+    assert "One chain only" in diagnostics.verdict(function, num_chains=1)
+
+
+def test_constant_quantities_are_counted_not_nan():
+    samples = draws(3)
+    samples["v"] = jnp.zeros_like(samples["v"])
+    summary = diagnostics.weight_space(samples, num_chains=CHAINS)
+    assert summary.num_constant == HIDDEN * 2
+    assert np.isfinite(summary.max_rhat)
+
+
+def test_independent_networks_are_exchangeable_and_one_basin_is_not():
+    independent = {
+        name: jax.random.normal(jax.random.key(i), (600, *leaf.shape))
+        for i, (name, leaf) in enumerate(PARAMS.items())
+    }
+    passed = diagnostics.exchangeability(SPEC, independent, group="h")
+    assert passed.p_value > 0.05
+    assert passed.counts.sum() == 600
+    assert diagnostics.exchangeability(SPEC, draws(4), group="h").p_value < 1e-6
+
+
+def test_bad_input_is_named():
+    with pytest.raises(ValueError, match="800 samples do not divide into 3 chains"):
+        diagnostics.weight_space(draws(5), num_chains=3)
+    with pytest.raises(ValueError, match="unknown group 'x'; known: h"):
+        diagnostics.exchangeability(SPEC, draws(5), group="x")
