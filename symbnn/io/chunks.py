@@ -1,0 +1,90 @@
+"""Chunks of a long run on disk, one checked file each, so that a stopped run goes on where it was.
+
+Memory is bounded by one chunk: nothing is kept here between calls. `manifest.json` holds the fingerprint of
+the run (method, settings, data, key) and refuses any other.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from symbnn.io.files import ArtefactError, problem, remove_parts, write_text
+from symbnn.io.trees import load_tree, save_tree
+
+MANIFEST = "manifest.json"
+
+
+class ChunkStore:
+    """A directory of chunks: arrays by name, numbered from zero. One writer at a time."""
+
+    def __init__(self, directory: str | Path) -> None:
+        self.directory = Path(directory)
+
+    def open(self, fingerprint: Mapping[str, str]) -> None:
+        """Bind the directory to one run; `ArtefactError` names the first entry that differs from its own."""
+        wanted = dict(fingerprint)
+        found = self.fingerprint()
+        if found is None:
+            if next(self.indices(), None) is not None:
+                raise problem(
+                    self.directory / MANIFEST,
+                    expected="the manifest of the chunks beside it",
+                    found="nothing",
+                    advice="delete the directory and run again",
+                )
+            write_text(self.directory / MANIFEST, json.dumps({"fingerprint": wanted}, indent=1) + "\n")
+            return
+        for name in sorted(wanted.keys() | found.keys()):
+            if wanted.get(name) != found.get(name):
+                raise ArtefactError(
+                    f"{self.directory}: kept for another run: {name} was {found.get(name)!r} and is now "
+                    f"{wanted.get(name)!r}; use another directory, or delete this one to start afresh"
+                )
+        remove_parts(self.directory)
+
+    def fingerprint(self) -> dict[str, str] | None:
+        """The fingerprint of the run the directory belongs to; None if it belongs to none yet."""
+        path = self.directory / MANIFEST
+        try:
+            return dict(json.loads(path.read_text(encoding="utf-8"))["fingerprint"])
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise problem(
+                path,
+                expected="a manifest",
+                found=f"{type(error).__name__}: {error}",
+                advice="delete the directory and run again",
+            ) from error
+
+    def read(self, index: int) -> dict[str, np.ndarray] | None:
+        """Chunk `index`, or None if it was never written; `ArtefactError` names the file if it is damaged."""
+        path = self._path(index)
+        if not path.exists():
+            return None
+        chunk, metadata = load_tree(path)
+        if metadata.get("index") != index or not isinstance(chunk, dict):
+            raise problem(
+                path,
+                expected=f"chunk {index}",
+                found=f"chunk {metadata.get('index')}",
+                advice="delete the file and run again",
+            )
+        return chunk
+
+    def write(self, index: int, chunk: Mapping[str, np.ndarray]) -> None:
+        """Keep chunk `index`: a process killed in the middle leaves no chunk or the old one."""
+        arrays = {name: np.asarray(array) for name, array in chunk.items()}
+        save_tree(self._path(index), arrays, {"index": index})
+
+    def indices(self) -> Iterator[int]:
+        """Numbers of the chunks there are, in order."""
+        files = self.directory.glob("chunk-*.safetensors")
+        yield from sorted(int(path.stem.removeprefix("chunk-")) for path in files)
+
+    def _path(self, index: int) -> Path:
+        if index < 0:
+            raise ValueError(f"chunks are numbered from zero, got {index}")
+        return self.directory / f"chunk-{index:06d}.safetensors"

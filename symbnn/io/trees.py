@@ -1,0 +1,185 @@
+"""Trees of arrays in one safetensors file: atomic, with checksums over every bit that matters.
+
+The file is an ordinary safetensors file that any reader opens. Its metadata hold a JSON description of the
+tree with dtype, shape and SHA-256 of every array, and the SHA-256 of that description. So a half-written,
+bit-flipped or foreign file is recognised and named, never read as good.
+"""
+
+import functools
+import hashlib
+import importlib.metadata
+import json
+import platform
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from symbnn import tree as named
+from symbnn.io.files import ArtefactError, problem, replacing
+from symbnn.io.structure import array_nodes, describe, rebuild
+
+FORMAT = 1
+ADVICE = "delete it and run the stage that made it again"
+DTYPES = (
+    *("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),
+    *("float16", "bfloat16", "float32", "float64", "complex64"),
+)
+
+
+def save_tree(path: str | Path, tree: Any, metadata: Mapping[str, Any] | None = None) -> None:
+    """Write a tree of arrays, keys, numbers and strings, with JSON `metadata`, in place of `path`."""
+    path = Path(path)
+    node, arrays = describe(tree)
+    for name, array in arrays.items():
+        if array.dtype.name not in DTYPES:
+            raise ValueError(
+                f"leaf {name!r} has dtype {array.dtype.name}; it cannot be kept ({sorted(DTYPES)})"
+            )
+    description = {
+        "format": FORMAT,
+        "tree": node,
+        "arrays": {name: _summary(array) for name, array in arrays.items()},
+        "metadata": dict(metadata or {}),
+        "versions": _versions(),
+    }
+    text = json.dumps(description)
+    header = {"symbnn": text, "symbnn_sha256": hashlib.sha256(text.encode()).hexdigest()}
+    with replacing(path) as part:
+        try:
+            save_file(arrays, part, metadata=header)
+        except SafetensorError as error:  # the library wraps the operating system's error
+            raise OSError(str(error)) from error
+
+
+def load_tree(
+    path: str | Path,
+    *,
+    like: Any = None,
+    sharding: Any = None,
+    classes: Iterable[type] = (),
+) -> tuple[Any, dict[str, Any]]:
+    """The tree and the metadata that `save_tree` wrote; `ArtefactError` if anything is wrong with the file.
+
+    Leaves come back as what they were (JAX, NumPy, typed key), JAX ones on `sharding` (a device or sharding;
+    default: the default device). Containers come back as dict, list and tuple, and as any of `classes`; or as
+    in the tree `like`, whose leaf names, shapes and dtypes must then be those of the file.
+    """
+    path = Path(path)
+    with _opened(path) as file:
+        description = _description(path, file)
+        nodes = array_nodes(description["tree"])
+        summaries = description["arrays"]
+        if nodes.keys() != summaries.keys() or set(file.keys()) != nodes.keys():
+            raise _damaged(path, f"the arrays {sorted(summaries)}", f"the arrays {sorted(file.keys())}")
+        leaves = {
+            name: _restore(path, name, node, _checked(path, file, name, summaries[name]), sharding)
+            for name, node in nodes.items()
+        }
+    try:
+        tree = rebuild(description["tree"], leaves, {cls.__name__: cls for cls in classes})
+    except (ValueError, TypeError) as error:
+        raise problem(
+            path,
+            expected="the fields of this version's classes",
+            found=str(error),
+            advice=f"read it with symbnn {description['versions']['symbnn']}",
+        ) from error
+    return (tree if like is None else _in_form(path, like, tree)), description["metadata"]
+
+
+def read_metadata(path: str | Path) -> dict[str, Any]:
+    """The metadata of a tree file, without reading its arrays."""
+    path = Path(path)
+    with _opened(path) as file:
+        return _description(path, file)["metadata"]
+
+
+def _opened(path: Path) -> Any:
+    try:
+        return safe_open(path, framework="np")
+    except FileNotFoundError as error:
+        raise problem(
+            path, expected="a file", found="nothing", advice="run the stage that makes it"
+        ) from error
+    except (SafetensorError, OSError) as error:
+        raise _damaged(path, "a whole safetensors file", str(error)) from error
+
+
+def _description(path: Path, file: Any) -> dict[str, Any]:
+    header = file.metadata() or {}
+    if "symbnn" not in header:
+        raise problem(
+            path,
+            expected="a tree written by symbnn",
+            found="a safetensors file of another program",
+            advice="read foreign weights with `io.load_safetensors`",
+        )
+    text = header["symbnn"]
+    if hashlib.sha256(text.encode()).hexdigest() != header.get("symbnn_sha256"):
+        raise _damaged(path, "a header that matches its checksum", "another checksum")
+    description = json.loads(text)
+    if description["format"] != FORMAT:
+        raise problem(
+            path,
+            expected=f"format {FORMAT}",
+            found=f"format {description['format']} of symbnn {description['versions']['symbnn']}",
+            advice="read it with that version",
+        )
+    return description
+
+
+def _checked(path: Path, file: Any, name: str, summary: dict[str, Any]) -> np.ndarray:
+    try:
+        found = _summary(array := file.get_tensor(name))
+    except (SafetensorError, OSError, ValueError) as error:
+        raise _damaged(path, f"array {name!r}", str(error)) from error
+    for field, value in summary.items():
+        if found[field] != value:
+            raise _damaged(path, f"array {name!r} with {field} {value}", f"{field} {found[field]}")
+    return array
+
+
+def _summary(array: np.ndarray) -> dict[str, Any]:
+    digest = hashlib.sha256(np.require(array, requirements="C").reshape(-1).view(np.uint8).data)
+    return {"dtype": array.dtype.name, "shape": list(array.shape), "sha256": digest.hexdigest()}
+
+
+def _restore(path: Path, name: str, node: dict[str, Any], array: np.ndarray, sharding: Any) -> Any:
+    if node["kind"] == "numpy":
+        return array
+    if jax.dtypes.canonicalize_dtype(array.dtype) != array.dtype:
+        raise problem(
+            path,
+            expected=f"leaf {name!r} in at most 32 bits",
+            found=array.dtype.name,
+            advice="load it inside `jax.enable_x64(True)`",
+        )
+    placed = jax.device_put(array, sharding)
+    return jax.random.wrap_key_data(placed, impl=node["implementation"]) if node["kind"] == "key" else placed
+
+
+def _in_form(path: Path, like: Any, tree: Any) -> Any:
+    wanted, found = named.named_leaves(like), named.named_leaves(tree)
+    if wanted.keys() != found.keys():
+        missing, unknown = sorted(wanted.keys() - found.keys()), sorted(found.keys() - wanted.keys())
+        raise ArtefactError(f"{path}: the file lacks the leaves {missing} and has also {unknown}")
+    for name, leaf in wanted.items():
+        signature = [(jax.numpy.shape(each), jax.dtypes.result_type(each)) for each in (leaf, found[name])]
+        if signature[0] != signature[1]:
+            raise ArtefactError(f"{path}: leaf {name!r} is {signature[1]}; expected {signature[0]}")
+    return named.map_named(lambda name, _: found[name], like)
+
+
+def _damaged(path: Path, expected: str, found: str) -> ArtefactError:
+    return problem(path, expected=expected, found=f"{found} (damaged)", advice=ADVICE)
+
+
+@functools.cache
+def _versions() -> dict[str, str]:
+    packages = {name: importlib.metadata.version(name) for name in ("symbnn", "jax", "numpy")}
+    return packages | {"python": platform.python_version()}
