@@ -1,0 +1,173 @@
+"""Calibration: is what was predicted with confidence q right with frequency q? (arXiv 1706.04599)
+
+    ECE = sum_b n_b/n |accuracy_b - confidence_b|        MCE = max_b |accuracy_b - confidence_b|
+
+Confidence is the largest probability, and the means are over the actual confidences of a bin. Equal-width
+bins are [e_b, e_(b+1)) with e = linspace(0, 1, bins + 1) in float32, and confidence exactly 1 has a bin of
+its own, as torchmetrics has it. Adaptive bins hold equally many inputs; the first `n mod bins` hold one more.
+Classwise: one binary problem per class, averaged. In a binary problem confidence is P(y = 1) and accuracy the
+share of ones.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from symbnn.evaluate.checks import binary_probabilities, checked, labels, probabilities
+
+
+class Bins(NamedTuple):
+    """Sums over the inputs of each bin: merge two by adding them."""
+
+    counts: jax.Array
+    confidence: jax.Array
+    correct: jax.Array
+
+
+class ReliabilityCurve(NamedTuple):
+    """Per bin: lower edge, number of inputs, mean confidence and accuracy (NaN in an empty bin)."""
+
+    edges: jax.Array
+    counts: jax.Array
+    confidence: jax.Array
+    accuracy: jax.Array
+
+
+@checked(probabilities, labels)
+@partial(jax.jit, static_argnames="bins")
+def ece(probs: Float[Array, "n c"], labels: Int[Array, "n"], *, bins: int = 15) -> Float[Array, ""]:
+    """Expected calibration error of the most probable class, equal-width bins, L1."""
+    return expected_gap(bin_sums(*top_label(probs, labels), bins))
+
+
+@checked(probabilities, labels)
+@partial(jax.jit, static_argnames="bins")
+def mce(probs: Float[Array, "n c"], labels: Int[Array, "n"], *, bins: int = 15) -> Float[Array, ""]:
+    """Maximum calibration error: the gap of the worst bin that is not empty."""
+    return maximum_gap(bin_sums(*top_label(probs, labels), bins))
+
+
+@checked(probabilities, labels)
+@partial(jax.jit, static_argnames="bins")
+def adaptive_ece(probs: Float[Array, "n c"], labels: Int[Array, "n"], *, bins: int = 15) -> Float[Array, ""]:
+    """Expected calibration error with equally many inputs in each bin."""
+    return _equal_mass_gap(*top_label(probs, labels), bins)
+
+
+@checked(probabilities, labels)
+@partial(jax.jit, static_argnames="bins")
+def classwise_ece(probs: Float[Array, "n c"], labels: Int[Array, "n"], *, bins: int = 15) -> Float[Array, ""]:
+    """Mean over classes of the binary calibration error of "is it this class", equal-width bins."""
+    return classwise_gap(classwise_sums(probs, labels, bins), probs.shape[0])
+
+
+@checked(binary_probabilities, labels)
+@partial(jax.jit, static_argnames="bins")
+def binary_ece(probs: Float[Array, "n"], labels: Int[Array, "n"], *, bins: int = 15) -> Float[Array, ""]:
+    """Calibration error of P(y = 1) against the share of ones, as torchmetrics' binary task."""
+    return expected_gap(bin_sums(probs, labels, bins))
+
+
+@checked(binary_probabilities, labels)
+@partial(jax.jit, static_argnames="bins")
+def binary_mce(probs: Float[Array, "n"], labels: Int[Array, "n"], *, bins: int = 15) -> Float[Array, ""]:
+    """Largest gap over bins between mean P(y = 1) and the share of ones."""
+    return maximum_gap(bin_sums(probs, labels, bins))
+
+
+@checked(binary_probabilities, labels)
+@partial(jax.jit, static_argnames="bins")
+def binary_adaptive_ece(
+    probs: Float[Array, "n"], labels: Int[Array, "n"], *, bins: int = 15
+) -> Float[Array, ""]:
+    """Equal-mass calibration error of the predicted class, 1 if p > 1/2, with confidence max(p, 1 - p)."""
+    correct = (probs > 0.5) == (labels == 1)
+    return _equal_mass_gap(jnp.maximum(probs, 1.0 - probs), correct, bins)
+
+
+@checked(probabilities, labels)
+@partial(jax.jit, static_argnames="bins")
+def reliability_curve(
+    probs: Float[Array, "n c"], labels: Int[Array, "n"], *, bins: int = 15
+) -> ReliabilityCurve:
+    """The points of a reliability diagram; the last bin holds confidence exactly 1."""
+    sums = bin_sums(*top_label(probs, labels), bins)
+    return ReliabilityCurve(
+        jnp.asarray(bin_edges(bins)), sums.counts, sums.confidence / sums.counts, sums.correct / sums.counts
+    )
+
+
+def top_label(probs: Float[Array, "n c"], labels: Int[Array, "n"]) -> tuple[jax.Array, jax.Array]:
+    """Confidence in the most probable class, and whether it is the label."""
+    return jnp.max(probs, axis=-1), jnp.argmax(probs, axis=-1) == labels
+
+
+def bin_edges(bins: int) -> np.ndarray:
+    """`bins + 1` edges in float32, rounded as torch does: counted from 0 below the middle, above it from 1.
+
+    A confidence of, say, float32(0.6) lies on an edge of 15 bins: one rounding moves it to another bin.
+    """
+    if bins < 1:
+        raise ValueError(f"bins: expected a positive integer, got {bins}")
+    step = float(np.float32(1.0) / np.float32(bins))
+    index = np.arange(bins + 1)
+    # In float64 and rounded once, which is what a fused multiply-add in float32 gives.
+    return np.where(index < (bins + 1) // 2, step * index, 1.0 - step * (bins - index)).astype(np.float32)
+
+
+def bin_sums(confidence: Float[Array, "n"], correct: Array, bins: int) -> Bins:
+    """Sums over the inputs in each of `bins + 1` bins."""
+    confidence = confidence.astype(jnp.promote_types(confidence.dtype, jnp.float32))
+    index = _bin_index(confidence, bins)
+    total = partial(jax.ops.segment_sum, segment_ids=index, num_segments=bins + 1)
+    return Bins(
+        total(jnp.ones_like(confidence)), total(confidence), total(jnp.asarray(correct, confidence.dtype))
+    )
+
+
+def expected_gap(sums: Bins) -> Float[Array, ""]:
+    """sum_b n_b/n |accuracy_b - confidence_b|: the counts of a bin cancel."""
+    return jnp.sum(jnp.abs(sums.correct - sums.confidence)) / jnp.sum(sums.counts)
+
+
+def maximum_gap(sums: Bins) -> Float[Array, ""]:
+    """Largest |accuracy_b - confidence_b|; an empty bin has none."""
+    return jnp.max(jnp.abs(sums.correct - sums.confidence) / jnp.maximum(sums.counts, 1.0))
+
+
+def classwise_sums(probs: Float[Array, "n c"], labels: Int[Array, "n"], bins: int) -> Float[Array, "bins c"]:
+    """Sum of p - [y = c] in each bin of each class: all that the classwise error needs, and additive."""
+    count, classes = probs.shape
+    index = _bin_index(probs, bins)
+    sums = jnp.zeros((bins + 1, classes), probs.dtype).at[index, jnp.arange(classes)].add(probs)
+    rows = jnp.arange(count)
+    return sums.at[index[rows, labels], labels].add(-1.0)
+
+
+def classwise_gap(sums: Float[Array, "bins c"], count: int | Array) -> Float[Array, ""]:
+    """Mean over classes of sum_b |sum of p - [y = c]| / n."""
+    return jnp.mean(jnp.sum(jnp.abs(sums), axis=0)) / count
+
+
+def _bin_index(confidence: Float[Array, "..."], bins: int) -> Int[Array, "..."]:
+    """Bin of each confidence: the guess floor(q * bins) is at most one off, and the float32 edges decide."""
+    edges = jnp.asarray(bin_edges(bins), confidence.dtype)
+    guess = jnp.clip((confidence * bins).astype(jnp.int32), 0, bins)
+    guess = guess - (confidence < edges[guess])
+    above = edges[jnp.minimum(guess + 1, bins)]
+    return jnp.clip(guess + ((confidence >= above) & (guess < bins)), 0, bins)
+
+
+def _equal_mass_gap(confidence: Float[Array, "n"], correct: Array, bins: int) -> Float[Array, ""]:
+    count = confidence.shape[0]
+    if not 1 <= bins <= count:
+        raise ValueError(f"bins: expected between 1 and the {count} inputs, got {bins}")
+    sizes = [count // bins + (index < count % bins) for index in range(bins)]
+    owner = np.repeat(np.arange(bins), sizes)
+    # Ties in confidence are broken by correctness, so the value does not depend on the order of the inputs.
+    ordered, right = jax.lax.sort((confidence, jnp.asarray(correct, confidence.dtype)), num_keys=2)
+    return jnp.sum(jnp.abs(jax.ops.segment_sum(right - ordered, owner, num_segments=bins))) / count

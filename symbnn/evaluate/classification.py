@@ -1,0 +1,50 @@
+"""Proper and improper scores of predicted class probabilities.
+
+accuracy = 1/n sum_i [argmax p_i = y_i]            nll   = -1/n sum_i log p_i[y_i]
+brier    = 1/n sum_i sum_c (p_i[c] - [y_i = c])^2  (between 0 and 2, not divided by the number of classes)
+"""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from symbnn.evaluate.checks import checked, labels, probabilities
+
+
+@checked(probabilities, labels)
+@jax.jit
+def accuracy(probs: Float[Array, "n c"], labels: Int[Array, "n"]) -> Float[Array, ""]:
+    """Share of inputs whose most probable class (the first of equals) is the label."""
+    return jnp.mean(jnp.argmax(probs, axis=-1) == labels, dtype=jnp.float32)
+
+
+@checked(probabilities, labels)
+@jax.jit
+def nll(probs: Float[Array, "n c"], labels: Int[Array, "n"]) -> Float[Array, ""]:
+    """Mean negative log-probability of the label in nats; infinite if a label was given probability zero."""
+    return -jnp.mean(jnp.log(label_probabilities(probs, labels)))
+
+
+@checked(probabilities, labels)
+@jax.jit
+def brier(probs: Float[Array, "n c"], labels: Int[Array, "n"]) -> Float[Array, ""]:
+    """Mean squared distance to the one-hot label, summed over classes."""
+    at_label = label_probabilities(probs, labels)
+    # (p_y - 1)^2 + sum over other classes of p^2, without building the one-hot matrix.
+    others = jnp.sum(jnp.square(probs), axis=-1) - jnp.square(at_label)
+    return jnp.mean(jnp.square(1.0 - at_label) + others)
+
+
+@checked(probabilities, labels)
+@jax.jit
+def top_accuracy(probs: Float[Array, "n c"], labels: Int[Array, "n"], k: int = 5) -> Float[Array, ""]:
+    """Share of inputs whose label is among the `k` most probable classes."""
+    at_label = label_probabilities(probs, labels)[:, None]
+    earlier = jnp.arange(probs.shape[-1]) < labels[:, None]
+    ahead = jnp.sum((probs > at_label) | ((probs == at_label) & earlier), axis=-1)
+    return jnp.mean(ahead < k, dtype=jnp.float32)
+
+
+def label_probabilities(probs: Float[Array, "n c"], labels: Int[Array, "n"]) -> Float[Array, "n"]:
+    """Probability given to each label."""
+    return jnp.take_along_axis(probs, labels[:, None], axis=-1)[:, 0]

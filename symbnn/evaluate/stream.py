@@ -1,0 +1,220 @@
+"""Networks applied to inputs block by block, each block of outputs folded into statistics at once.
+
+    for a block of samples:             taken from the tree, or drawn from a posterior, one key per draw
+        for a block of inputs:          inside one compiled scan
+            statistics = summarise(apply(samples, inputs))
+        total = merge(total, statistics)
+
+`(summarise, merge)` is a commutative monoid (`Reduction`), so the result depends neither on the block sizes
+nor on how many devices hold the samples. The last block is as long as the others: it starts earlier, and what
+was already counted gets weight zero, so one shape is compiled. Memory holds one block of samples and of
+activations.
+"""
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
+
+from symbnn import keys, tree
+from symbnn.types import Key, Params, Samples
+
+Apply = Callable[[Params, jax.Array], jax.Array]
+
+
+class Reduction(NamedTuple):
+    """How outputs become statistics. Compiled once per pair of functions: build it once, not per call."""
+
+    summarise: Callable[..., Any]
+    """`(outputs (samples, inputs, ...), weights (samples,), *side) -> tree of (inputs, ...)`."""
+    merge: Callable[[Any, Any], Any]
+
+
+class Block(NamedTuple):
+    """Some samples, and weight zero for those that an earlier block has counted."""
+
+    samples: Samples
+    weights: Any
+
+
+def fold(
+    apply: Apply,
+    samples: Any,
+    inputs: Any,
+    reduction: Reduction,
+    *side: Any,
+    block_samples: int,
+    block_inputs: int,
+    key: Key | None = None,
+    num_samples: int | None = None,
+) -> Any:
+    """Statistics of all samples at all inputs; `side`: arrays along the inputs that `summarise` also gets."""
+    check_inputs(inputs, block_samples, block_inputs)
+    mesh_axis = sample_axis(samples)
+    arrays = tuple(_replicate(mesh_axis, array) for array in (inputs, *side))
+    step = functools.partial(_statistics, apply, reduction, block_inputs, mesh_axis)
+    total = None
+    for block in blocks(samples, block_samples, key=key, num_samples=num_samples):
+        new = step(block, arrays)
+        total = new if total is None else _merge(reduction, total, new)
+    return _merge_devices(reduction, total)
+
+
+def blocks(
+    samples: Any, size: int, *, key: Key | None = None, num_samples: int | None = None
+) -> Iterator[Block]:
+    """The samples in blocks of one shape; draw `i` of a posterior is made here from `fold_in(key, i)`."""
+    mesh_axis = sample_axis(samples)
+    shards = 1 if mesh_axis is None else mesh_axis.mesh.shape[mesh_axis.spec[0]]
+    count = count_samples(samples, key, num_samples) // shards
+    size = min(size, count)
+    for done in range(0, count, size):
+        start = min(done, count - size)
+        weights = (np.arange(start, start + size) >= done).astype(np.float32)
+        yield Block(_take(samples, start, size, key, mesh_axis), weights)
+
+
+def count_samples(samples: Any, key: Key | None, num_samples: int | None) -> int:
+    """Number of networks to average over, after checking what was given."""
+    if is_posterior(samples):
+        if key is None or num_samples is None:
+            raise ValueError("a posterior is sampled on the fly: give key and num_samples")
+        if num_samples < 1:
+            raise ValueError(f"num_samples: expected a positive integer, got {num_samples}")
+        return num_samples
+    if num_samples is not None or key is not None:
+        raise ValueError("key and num_samples are for a posterior; these are samples already")
+    count = tree.num_samples(samples)
+    if count == 0:
+        raise ValueError("samples: expected at least one along axis 0, got none")
+    return count
+
+
+def is_posterior(samples: Any) -> bool:
+    """Something one can draw from, rather than stacked networks."""
+    return callable(getattr(samples, "sample", None))
+
+
+def sample_axis(samples: Any) -> NamedSharding | None:
+    """The sharding of the sample axis, if every leaf is split over one mesh axis along it and no other."""
+    if is_posterior(samples):
+        return None
+    shardings = {getattr(leaf, "sharding", None) for leaf in jax.tree.leaves(samples)}
+    specs = {getattr(sharding, "spec", PartitionSpec()) for sharding in shardings}
+    names = {tuple(axis for axis in spec if axis is not None) for spec in specs}
+    sharding = next(iter(shardings), None)
+    if len(names) != 1 or not isinstance(sharding, NamedSharding):
+        return None
+    axes = next(iter(names))
+    if len(axes) != 1 or not isinstance(axes[0], str) or any(spec[0] is None for spec in specs):
+        return None
+    if isinstance(sharding.mesh, AbstractMesh):
+        return None
+    return NamedSharding(sharding.mesh, PartitionSpec(axes[0]))
+
+
+def check_inputs(inputs: Any, block_samples: int, block_inputs: int) -> None:
+    """Errors about the inputs and the block sizes, before anything is traced."""
+    if np.ndim(inputs) == 0 or np.shape(inputs)[0] == 0:
+        raise ValueError(f"inputs: expected at least one along axis 0, got shape {np.shape(inputs)}")
+    for name, value in (("block_samples", block_samples), ("block_inputs", block_inputs)):
+        if value < 1:
+            raise ValueError(f"{name}: expected a positive integer, got {value}")
+
+
+def _take(samples: Any, start: int, size: int, key: Key | None, mesh_axis: NamedSharding | None) -> Samples:
+    if is_posterior(samples):
+        assert key is not None
+        return _draw(samples, keys.indexed(key, start, start + size))
+    if all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(samples)):
+        # Only this block goes to the device: samples on disk or in host memory may be larger than it.
+        return jax.tree.map(lambda leaf: leaf[start : start + size], samples)
+    return _slice(samples, start, size, mesh_axis)
+
+
+@jax.jit
+def _draw(posterior: Any, draw_keys: Key) -> Samples:
+    return jax.vmap(lambda key: tree.take(posterior.sample(key, 1), 0))(draw_keys)
+
+
+@functools.partial(jax.jit, static_argnums=(2, 3))
+def _slice(samples: Samples, start: Any, size: int, mesh_axis: NamedSharding | None) -> Samples:
+    def local(shard: Samples) -> Samples:
+        return jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, start, size), shard)
+
+    if mesh_axis is None:
+        return local(samples)
+    # Each device cuts its own shard, so no sample ever travels.
+    return jax.shard_map(
+        local, mesh=mesh_axis.mesh, in_specs=mesh_axis.spec, out_specs=mesh_axis.spec, check_vma=False
+    )(samples)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _statistics(
+    apply: Apply,
+    reduction: Reduction,
+    block_inputs: int,
+    mesh_axis: NamedSharding | None,
+    block: Block,
+    arrays: tuple[jax.Array, ...],
+) -> Any:
+    """Statistics of one block of samples at all inputs, with a leading axis of devices."""
+
+    def local(block: Block, arrays: tuple[jax.Array, ...]) -> Any:
+        def at(inputs: jax.Array, *side: jax.Array) -> Any:
+            outputs = jax.vmap(apply, in_axes=(0, None))(block.samples, inputs)
+            return reduction.summarise(outputs, block.weights, *side)
+
+        return jax.tree.map(lambda leaf: leaf[None], map_blocks(at, arrays, block_inputs))
+
+    if mesh_axis is None:
+        return local(block, arrays)
+    whole, split = PartitionSpec(), mesh_axis.spec
+    return jax.shard_map(
+        local,
+        mesh=mesh_axis.mesh,
+        in_specs=(Block(split, whole), whole),
+        out_specs=split,
+        check_vma=False,
+    )(block, arrays)
+
+
+def map_blocks(function: Callable[..., Any], arrays: tuple[jax.Array, ...], size: int) -> Any:
+    """`function(*arrays)` on blocks of rows; the last block overlaps the one before and agrees with it."""
+    count = arrays[0].shape[0]
+    size = min(size, count)
+    if size == count:
+        return function(*arrays)
+    starts = jnp.minimum(jnp.arange(0, count, size), count - size)
+    cut = lambda start: (lax.dynamic_slice_in_dim(array, start, size) for array in arrays)  # noqa: E731
+    shapes = jax.eval_shape(function, *(jax.ShapeDtypeStruct((size, *a.shape[1:]), a.dtype) for a in arrays))
+    empty = jax.tree.map(lambda leaf: jnp.zeros((count, *leaf.shape[1:]), leaf.dtype), shapes)
+
+    def body(filled: Any, start: jax.Array) -> tuple[Any, None]:
+        rows = function(*cut(start))
+        return jax.tree.map(lambda a, b: lax.dynamic_update_slice_in_dim(a, b, start, 0), filled, rows), None
+
+    return lax.scan(body, empty, starts)[0]
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _merge(reduction: Reduction, total: Any, new: Any) -> Any:
+    return reduction.merge(total, new)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _merge_devices(reduction: Reduction, total: Any) -> Any:
+    devices = jax.tree.leaves(total)[0].shape[0]
+    return functools.reduce(reduction.merge, (tree.take(total, device) for device in range(devices)))
+
+
+def _replicate(mesh_axis: NamedSharding | None, array: Any) -> jax.Array:
+    if mesh_axis is None:
+        return jnp.asarray(array)
+    return jax.device_put(array, NamedSharding(mesh_axis.mesh, PartitionSpec()))
