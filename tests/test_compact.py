@@ -77,6 +77,6 @@ def test_prune_keeps_exactly_the_share_despite_ties(keep):
 def test_prune_refuses_what_makes_no_sense():
     ones = {"w": jnp.ones((5, 4))}
     with pytest.raises(ValueError, match="keep must be a share between 0 and 1, got 50"):
-        compact.prune(ones, ones, 50)
+        compact.prune(ones, ones, 50.0)
     with pytest.raises(ValueError, match="leaf 'w' has shape"):
         compact.prune(ones, {"w": jnp.ones((4, 5))}, 0.5)

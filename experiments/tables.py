@@ -1,0 +1,95 @@
+"""A table of numbers: for the terminal, as Markdown, as HTML, as records."""
+
+import html
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table as RichTable
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A mean over repetitions with its standard deviation; `spread` None for a single value."""
+
+    value: float | None
+    spread: float | None = None
+
+    def text(self, decimals: int) -> str:
+        """`0.812 ± 0.014`, or a dash where nothing is defined."""
+        if self.value is None:
+            return "–"
+        text = f"{self.value:.{decimals}f}"
+        return text if self.spread is None else f"{text} ± {self.spread:.{decimals}f}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One quantity over all columns."""
+
+    name: str
+    cells: tuple[Cell, ...]
+    decimals: int = 4
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells under named columns."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+    def markdown(self) -> str:
+        """GitHub's pipe table."""
+        lines = [
+            "| |" + "|".join(f" {column} " for column in self.columns) + "|",
+            "|---|" + "---|" * len(self.columns),
+        ]
+        lines += [
+            f"| {row.name} |" + "|".join(f" {cell.text(row.decimals)} " for cell in row.cells) + "|"
+            for row in self.rows
+        ]
+        return f"**{self.title}**\n\n" + "\n".join(lines) + "\n"
+
+    def html(self) -> str:
+        """A plain HTML table."""
+        head = "".join(f"<th>{html.escape(column)}</th>" for column in ("", *self.columns))
+        body = "".join(
+            f"<tr><th>{html.escape(row.name)}</th>"
+            + "".join(f"<td>{html.escape(cell.text(row.decimals))}</td>" for cell in row.cells)
+            + "</tr>"
+            for row in self.rows
+        )
+        return (
+            f"<figure><figcaption>{html.escape(self.title)}</figcaption>"
+            f'<div class="scroll"><table><thead><tr>{head}</tr></thead>'
+            f"<tbody>{body}</tbody></table></div></figure>"
+        )
+
+    def print(self) -> None:
+        """To the terminal."""
+        table = RichTable(title=self.title, title_justify="left")
+        table.add_column("")
+        for column in self.columns:
+            table.add_column(column, justify="right")
+        for row in self.rows:
+            table.add_row(row.name, *(cell.text(row.decimals) for cell in row.cells))
+        console = Console()
+        # A pipe has no width of its own: give the table what it needs rather than fold numbers.
+        console = console if console.is_terminal else Console(width=200)
+        console.print(table)
+
+    def records(self) -> list[dict[str, Any]]:
+        """One dict per cell, for `metrics.jsonl`."""
+        return [
+            {
+                "table": self.title,
+                "row": row.name,
+                "column": column,
+                "value": cell.value,
+                "spread": cell.spread,
+            }
+            for row in self.rows
+            for column, cell in zip(self.columns, row.cells, strict=True)
+        ]
