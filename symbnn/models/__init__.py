@@ -5,10 +5,17 @@ from typing import Any
 
 from symbnn import names
 from symbnn.models.base import Model, from_module
+from symbnn.models.convnets import lenet, optunet
+from symbnn.models.filter_response import resnet20_frn
+from symbnn.models.layers import ACTIVATIONS
 from symbnn.models.mlp import mlp
+from symbnn.models.residual import resnet18, resnet50
+from symbnn.models.transformer import vit, vit_b16
+from symbnn.models.wide import wrn28_10
 
 CONSTRUCTORS: dict[str, Callable[..., Model]] = {
-    "mlp": mlp,
+    constructor.__name__: constructor
+    for constructor in (mlp, optunet, lenet, resnet20_frn, resnet18, resnet50, wrn28_10, vit, vit_b16)
 }
 
 
@@ -17,4 +24,19 @@ def create(name: str, input_shape: tuple[int, ...], num_outputs: int, **settings
     return names.lookup(CONSTRUCTORS, name, "model")(tuple(input_shape), num_outputs, **settings)
 
 
-__all__ = ["CONSTRUCTORS", "Model", "create", "from_module", "mlp"]
+__all__ = [
+    "ACTIVATIONS",
+    "CONSTRUCTORS",
+    "Model",
+    "create",
+    "from_module",
+    "lenet",
+    "mlp",
+    "optunet",
+    "resnet18",
+    "resnet20_frn",
+    "resnet50",
+    "vit",
+    "vit_b16",
+    "wrn28_10",
+]

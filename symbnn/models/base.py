@@ -59,6 +59,7 @@ def _from_module(module: nn.Module, input_shape: tuple[int, ...]) -> Model:
     def variables(params: Params) -> Any:
         return params if has_statistics else {"params": params}
 
+    @jax.jit  # only the weights are wanted: compiled, the forward pass behind them is not computed
     def init(key: Key) -> Params:
         created = module.init(key, jnp.zeros((1, *input_shape)), **mode(False))
         return dict(created) if has_statistics else created["params"]
@@ -79,7 +80,10 @@ def _from_module(module: nn.Module, input_shape: tuple[int, ...]) -> Model:
         return outputs, {"params": params["params"], "batch_stats": updated["batch_stats"]}
 
     params_shapes = shapes if has_statistics else shapes["params"]
-    spec = _dense_spec(params_shapes, getattr(module, "activation", None))
+    if set(params_shapes) - {"out"} and all(name.startswith(("hidden", "out")) for name in params_shapes):
+        spec = _dense_spec(params_shapes, getattr(module, "activation", None))
+    else:
+        spec = symmetry.from_axes({}, params_shapes)
     return Model(init, apply, spec, train, input_shape)
 
 

@@ -1,5 +1,6 @@
-"""Activations by name and PyTorch's default initialisation, shared by all networks."""
+"""Activations, initialisations and layers that several networks share, and checks of their settings."""
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -16,11 +17,11 @@ ACTIVATIONS: dict[str, Activation] = {
     "leaky_relu": nn.leaky_relu,
     "elu": nn.elu,
     "selu": nn.selu,
-    "gelu": nn.gelu,
+    "gelu": functools.partial(nn.gelu, approximate=False),
     "silu": nn.silu,
     "swish": nn.silu,
     "softplus": nn.softplus,
-    "tanh": nn.tanh,
+    "tanh": jnp.tanh,
     "sigmoid": nn.sigmoid,
     "sin": jnp.sin,
     "abs": jnp.abs,
@@ -29,7 +30,7 @@ ACTIVATIONS: dict[str, Activation] = {
 
 
 def activation(name: str) -> Activation:
-    """The activation of that name."""
+    """The activation of that name. "gelu" is the exact one (with erf), as in PyTorch."""
     return names.lookup(ACTIVATIONS, name, "activation")
 
 
@@ -49,6 +50,40 @@ def dense(features: int, fan_in: int, name: str) -> nn.Dense:
     return nn.Dense(features, kernel_init=init, bias_init=init, name=name)
 
 
+def convolution(channels: int, kernel: int, stride: int = 1, *, name: str) -> nn.Conv:
+    """Convolution without bias, padded symmetrically, He-initialised by fan-out: the residual nets' own."""
+    half = kernel // 2
+    return nn.Conv(
+        channels,
+        (kernel, kernel),
+        strides=stride,
+        padding=((half, half), (half, half)),
+        use_bias=False,
+        kernel_init=nn.initializers.variance_scaling(2.0, "fan_out", "normal"),
+        name=name,
+    )
+
+
+def batch_norm(train: bool, *, name: str) -> nn.BatchNorm:
+    """BatchNorm with PyTorch's constants."""
+    return nn.BatchNorm(use_running_average=not train, momentum=0.9, epsilon=1e-5, name=name)
+
+
 def scaled(channels: int, width: float) -> int:
     """`channels` times a width multiplier, at least one."""
     return max(1, round(channels * width))
+
+
+def check_image(name: str, input_shape: tuple[int, ...], *, smallest: int) -> None:
+    """`ValueError` unless `input_shape` is (height, width, channels) with sides of at least `smallest`."""
+    if len(input_shape) != 3 or min(input_shape[:2]) < smallest:
+        raise ValueError(
+            f"{name} takes images of shape (height, width, channels) with at least {smallest} pixels a side, "
+            f"got {tuple(input_shape)}"
+        )
+
+
+def check_dropout(dropout: float) -> None:
+    """`ValueError` unless `dropout` is a probability below one."""
+    if not 0.0 <= dropout < 1.0:
+        raise ValueError(f"dropout is a probability in [0, 1), got {dropout}")

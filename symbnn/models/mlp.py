@@ -7,7 +7,7 @@ from flax import linen as nn
 
 from symbnn.models.base import Model, from_module
 from symbnn.models.layers import activation as activation_named
-from symbnn.models.layers import dense
+from symbnn.models.layers import check_dropout, dense
 
 
 class MLP(nn.Module):
@@ -25,7 +25,7 @@ class MLP(nn.Module):
         for index, width in enumerate(self.hidden):
             name = "hidden" if len(self.hidden) == 1 else f"hidden{index}"
             x = activation_named(self.activation)(dense(width, x.shape[-1], name)(x))
-            x = nn.Dropout(self.dropout, deterministic=not train)(x)
+            x = nn.Dropout(self.dropout, deterministic=not train, name=f"dropout{index}")(x)
         return dense(self.num_outputs, x.shape[-1], "out")(x)
 
 
@@ -39,8 +39,7 @@ def mlp(
 ) -> Model:
     """Perceptron with `hidden` layers; dropout after each of them in training mode only."""
     activation_named(activation)
-    if not 0.0 <= dropout < 1.0:
-        raise ValueError(f"dropout is a probability in [0, 1), got {dropout}")
+    check_dropout(dropout)
     if any(width < 1 for width in hidden):
         raise ValueError(f"hidden widths are positive, got {tuple(hidden)}")
     return from_module(MLP(tuple(hidden), num_outputs, activation, float(dropout)), tuple(input_shape))
