@@ -1,1 +1,24 @@
-"""Things one can sample from."""
+"""Things one can sample networks from."""
+
+from symbnn.posteriors.base import Posterior
+from symbnn.posteriors.dropped import DroppedUnits, Reading, Units
+from symbnn.posteriors.empirical import Empirical
+from symbnn.posteriors.gaussian import DiagonalGaussian, LowRankGaussian, LowRankPrecision
+from symbnn.posteriors.local import local_reparametrisation
+from symbnn.posteriors.mixture import GaussianMixture, mixture
+from symbnn.posteriors.partial import FixedLeaves
+
+__all__ = [
+    "DiagonalGaussian",
+    "DroppedUnits",
+    "Empirical",
+    "FixedLeaves",
+    "GaussianMixture",
+    "LowRankGaussian",
+    "LowRankPrecision",
+    "Posterior",
+    "Reading",
+    "Units",
+    "local_reparametrisation",
+    "mixture",
+]

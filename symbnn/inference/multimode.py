@@ -1,0 +1,80 @@
+"""Methods that explore one mode, and `multimode`, which runs one of them around every member of an ensemble.
+
+A `ModeMethod` fits many modes side by side in one program; called like any other method it fits one. With
+`multimode` it gives multi-SWAG (Wilson and Izmailov 2020), mixtures of Laplace approximations (Eschenhagen et
+al. 2021), of variational Gaussians, of dropout networks, or as many stochastic-gradient chains:
+
+    inference.multimode(inference.laplace(pretrain_epochs=0), members=inference.ensemble(num_members=10))
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from symbnn import keys, tree
+from symbnn.density import Target
+from symbnn.inference.base import Fit, Method
+from symbnn.inference.ensemble import member_starts
+from symbnn.posteriors import DroppedUnits, Empirical, GaussianMixture
+from symbnn.types import Key, Params, Samples
+
+FitModes = Callable[[Key, Target, Samples], tuple[Any, dict[str, Any]]]
+"""(one key per mode, target, one start per mode) -> (posterior with stacked leaves, stacked diagnostics)."""
+
+
+@dataclass(frozen=True)
+class ModeMethod:
+    """A method around one mode: `method(key, target)` fits one, `multimode` many at once."""
+
+    fit_modes: FitModes
+    initial: Params | None = None
+
+    def __call__(self, key: Key, target: Target) -> Fit:
+        """Fit around `initial`, or around a fresh initialisation."""
+        initial = None if self.initial is None else tree.stack([self.initial])
+        starts = member_starts(key, target, 1, initial)
+        posterior, diagnostics = self.fit_modes(keys.indexed(key, 0, 1), target, starts)
+        return Fit(tree.take(posterior, 0), tree.take(diagnostics, 0))
+
+
+def multimode(method: ModeMethod, *, members: Method | Samples) -> Method:
+    """`method` around every member: an equal mixture of what it gives.
+
+    `members` are stacked networks, or a method that finds them (`ensemble`). Gaussians become a
+    `GaussianMixture`, draws one `Empirical` with a chain per mode. Diagnostics have a leading mode axis, and
+    those of `members` follow under `members/`.
+    """
+    if not isinstance(method, ModeMethod):
+        raise ValueError(
+            "multimode takes a method around one mode (variational, swag, laplace, sgmcmc, dropout); "
+            f"got {method!r}"
+        )
+
+    def many(key: Key, target: Target) -> Fit:
+        networks, before = members, {}
+        if callable(members):
+            found = members(keys.named(key, "members"), target)
+            networks = found.posterior.samples
+            before = {f"members/{name}": value for name, value in found.diagnostics.items()}
+        num_modes = tree.num_samples(networks)
+        starts = member_starts(key, target, num_modes, networks)
+        mode_keys = keys.indexed(key, 0, num_modes)
+        posterior, diagnostics = method.fit_modes(mode_keys, target, starts)
+        return Fit(merge(posterior), diagnostics | before)
+
+    return many
+
+
+def merge(modes: Any) -> Any:
+    """One equal mixture from a posterior whose leaves are stacked over modes."""
+    num_modes = tree.num_samples(modes)
+    if isinstance(modes, Empirical):
+        flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), modes.samples)
+        return Empirical(flat, num_chains=num_modes * modes.num_chains)
+    if isinstance(modes, DroppedUnits):
+        flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), modes.samples)
+        return DroppedUnits(flat, modes.units, modes.rate)
+    return GaussianMixture(jnp.full((num_modes,), 1.0 / num_modes), modes)

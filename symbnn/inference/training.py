@@ -1,0 +1,200 @@
+"""Training many networks in one program: the loop under ensembles, variational inference, SWAG and dropout.
+
+All members advance together: one `vmap` over members of a `lax.scan` over the minibatches of an epoch, and a
+loop on the host over jitted chunks of epochs. Every member has its own shuffle of the data and its own noise,
+from a key that depends on its global index only; so a member is the same network whichever members train
+beside it. The last, incomplete minibatch of a shuffle is left out.
+
+Losses and recipes are hashable descriptions, static to jit: fitting the same network again compiles nothing.
+"""
+
+import functools
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float
+
+from symbnn import keys, tree
+from symbnn.density import Batch, Target, has_batch_statistics
+from symbnn.inference.base import Progress, ProgressCallback
+from symbnn.inference.recipe import Recipe
+from symbnn.types import Key, Params
+
+Loss = Callable[[Params, Params, Batch, Key], tuple[Array, Params]]
+"""(weights, statistics, batch, key) -> (loss per data point, new statistics). Must be hashable."""
+
+
+class Problem(NamedTuple):
+    """The static half of a `Target`: what a compiled training step depends on besides arrays."""
+
+    model: Any
+    likelihood: Any
+    prior: Any
+    num_data: int
+    temperature: float
+
+
+class TrainingState(NamedTuple):
+    """What training carries; every leaf has a leading member axis."""
+
+    weights: Params
+    statistics: Params
+    optimizer: Any
+    num_nonfinite: Array
+
+
+class Trained(NamedTuple):
+    """Weights and running statistics of the members, with the mean loss of every epoch."""
+
+    weights: Params
+    statistics: Params
+    losses: Float[Array, "members epochs"]
+    num_nonfinite: Array
+
+
+def problem_of(target: Target) -> Problem:
+    """The static half of `target`."""
+    return Problem(target.model, target.likelihood, target.prior, target.num_data, target.temperature)
+
+
+def split_statistics(params: Params) -> tuple[Params, Params]:
+    """(weights, running statistics); the statistics are an empty dict for a net that keeps none."""
+    if has_batch_statistics(params):
+        return params["params"], params["batch_stats"]
+    return params, {}
+
+
+def join_statistics(weights: Params, statistics: Params) -> Params:
+    """The inverse of `split_statistics`."""
+    return {"params": weights, "batch_stats": statistics} if statistics else weights
+
+
+@dataclass(frozen=True)
+class NetworkLoss:
+    """Mean negative log-likelihood of a minibatch in training mode, minus log-prior / N if `with_prior`."""
+
+    problem: Problem
+    with_prior: bool
+
+    def __call__(
+        self, weights: Params, statistics: Params, batch: Batch, key: Key
+    ) -> tuple[Float[Array, ""], Params]:
+        """Loss per data point and the new running statistics."""
+        model, likelihood, prior, num_data, _ = self.problem
+        outputs, updated = model.train(join_statistics(weights, statistics), batch.inputs, key)
+        loss = -jnp.mean(likelihood.log_prob(outputs, batch.targets))
+        if self.with_prior:
+            loss = loss - prior.log_prob(weights) / num_data
+        return loss, split_statistics(updated)[1]
+
+
+def train(
+    loss: Loss,
+    recipe: Recipe,
+    member_keys: Key,
+    weights: Params,
+    statistics: Params,
+    data: Batch,
+    *,
+    progress: ProgressCallback | None = None,
+    stage: str = "training",
+) -> Trained:
+    """Train all members for `recipe.epochs`; leaves of `weights` and `statistics` have a member axis."""
+    state = initial_state(recipe, weights, statistics, data.inputs.shape[0])
+    size = _epochs_per_chunk(recipe.epochs)
+    losses = []
+    for first in range(0, recipe.epochs, size):
+        state, chunk = advance(loss, recipe, size, state, member_keys, data, first)
+        losses.append(chunk)
+        if progress is not None:
+            bad = int(jnp.sum(state.num_nonfinite > 0))
+            statistic = {"loss": float(jnp.mean(chunk[:, -1])), "members_with_nonfinite_loss": float(bad)}
+            progress(Progress(stage, first + size, recipe.epochs, statistic))
+    return Trained(state.weights, state.statistics, jnp.concatenate(losses, axis=1), state.num_nonfinite)
+
+
+def initial_state(recipe: Recipe, weights: Params, statistics: Params, num_data: int) -> TrainingState:
+    """State before the first step of every member. Copies, because `advance` gives its buffers away."""
+    weights, statistics = jax.tree.map(jnp.array, (weights, statistics))
+    optimizer = jax.vmap(_optimizer(recipe, num_data).init)(weights)
+    return TrainingState(weights, statistics, optimizer, jnp.zeros(tree.num_samples(weights), jnp.int32))
+
+
+@functools.partial(jax.jit, static_argnames=("loss", "recipe", "num_epochs"), donate_argnames="state")
+def advance(
+    loss: Loss,
+    recipe: Recipe,
+    num_epochs: int,
+    state: TrainingState,
+    member_keys: Key,
+    data: Batch,
+    first_epoch: Any,
+) -> tuple[TrainingState, Float[Array, "members epochs"]]:
+    """`num_epochs` more epochs of every member, with the mean loss of each."""
+    optimizer = _optimizer(recipe, data.inputs.shape[0])
+    epochs = first_epoch + jnp.arange(num_epochs)
+
+    def member(state: TrainingState, key: Key) -> tuple[TrainingState, Array]:
+        return jax.lax.scan(
+            lambda state, epoch: _epoch(loss, recipe, optimizer, data, key, state, epoch), state, epochs
+        )
+
+    return jax.vmap(member)(state, member_keys)
+
+
+def warn_nonfinite(method: str, num_nonfinite: Array) -> None:
+    """Tell the user how many members met a NaN or infinite loss; silent if none did."""
+    bad = np.flatnonzero(np.asarray(num_nonfinite))
+    if bad.size:
+        warnings.warn(
+            f"{method}: {bad.size} of {len(num_nonfinite)} members met a non-finite loss, members "
+            f"{bad[:10].tolist()}; try a smaller learning_rate",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+def _epoch(
+    loss: Loss,
+    recipe: Recipe,
+    optimizer: optax.GradientTransformation,
+    data: Batch,
+    key: Key,
+    state: TrainingState,
+    epoch: Array,
+) -> tuple[TrainingState, Float[Array, ""]]:
+    """One pass of one member over its own shuffle of the data."""
+    num_data = data.inputs.shape[0]
+    steps = num_data // recipe.batch_size
+    order = jax.random.permutation(jax.random.fold_in(keys.named(key, "shuffle"), epoch), num_data)
+    batches = order[: steps * recipe.batch_size].reshape(steps, recipe.batch_size)
+    step_keys = jax.random.split(jax.random.fold_in(keys.named(key, "noise"), epoch), steps)
+
+    def step(state: TrainingState, inputs: tuple[Array, Key]) -> tuple[TrainingState, Array]:
+        indices, step_key = inputs
+        batch = Batch(data.inputs[indices], data.targets[indices])
+        (value, statistics), gradient = jax.value_and_grad(loss, has_aux=True)(
+            state.weights, state.statistics, batch, step_key
+        )
+        updates, optimizer_state = optimizer.update(gradient, state.optimizer, state.weights)
+        weights = optax.apply_updates(state.weights, updates)
+        num_nonfinite = state.num_nonfinite + ~jnp.isfinite(value)
+        return TrainingState(weights, statistics, optimizer_state, num_nonfinite), value
+
+    state, values = jax.lax.scan(step, state, (batches, step_keys))
+    return state, jnp.mean(values)
+
+
+def _optimizer(recipe: Recipe, num_data: int) -> optax.GradientTransformation:
+    return recipe.build(num_data // recipe.batch_size)
+
+
+def _epochs_per_chunk(epochs: int) -> int:
+    """The largest divisor of `epochs` that still gives at least twenty reports: equal chunks compile once."""
+    return next(size for size in range(max(1, epochs // 20), 0, -1) if epochs % size == 0)

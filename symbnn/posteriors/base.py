@@ -1,0 +1,85 @@
+"""What a posterior is: something one can sample networks from.
+
+Posteriors are frozen dataclasses registered as pytrees. The constructor checks shapes; JAX rebuilds them
+without the check, because inside a transformation leaves may be placeholders or carry a stacked axis
+(the components of a mixture are one posterior whose leaves are stacked).
+"""
+
+import dataclasses
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from symbnn import tree
+from symbnn.types import Key, Params, Samples
+
+Class = TypeVar("Class", bound=type)
+
+
+@runtime_checkable
+class Posterior(Protocol):
+    """A law over the weights of one network."""
+
+    def sample(self, key: Key, num: int) -> Samples:
+        """`num` networks, stacked."""
+        ...
+
+    def log_prob(self, params: Params) -> Float[Array, ""]:
+        """Log-density of one network; log-mass where the law is discrete."""
+        ...
+
+
+def register(*, static: tuple[str, ...] = ()) -> Any:
+    """Class decorator: a frozen dataclass becomes a pytree; the fields in `static` are not traced."""
+
+    def decorate(cls: Class) -> Class:
+        names = tuple(field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]
+        traced = tuple(name for name in names if name not in static)
+
+        def flatten(posterior: Any) -> tuple[tuple[tuple[Any, Any], ...], tuple[Any, ...]]:
+            children = tuple((jax.tree_util.GetAttrKey(name), getattr(posterior, name)) for name in traced)
+            return children, tuple(getattr(posterior, name) for name in static)
+
+        def unflatten(values: Any, children: Any) -> Any:
+            posterior: Any = object.__new__(cls)
+            for name, value in zip((*traced, *static), (*children, *values), strict=True):
+                object.__setattr__(posterior, name, value)
+            return posterior
+
+        jax.tree_util.register_pytree_with_keys(cls, flatten, unflatten)
+        return cls
+
+    return decorate
+
+
+def check_same_shapes(what: str, value: Params, mean: Params, *, num_leading: int = 0) -> None:
+    """`ValueError` naming the first leaf of `value` that is not shaped like `mean` after the leading axes."""
+    leaves, expected = tree.named_leaves(value), tree.named_leaves(mean)
+    if leaves.keys() != expected.keys():
+        missing, unknown = sorted(expected.keys() - leaves.keys()), sorted(leaves.keys() - expected.keys())
+        raise ValueError(f"{what}: missing leaves {missing}, unknown leaves {unknown}")
+    for name, leaf in leaves.items():
+        shape = jnp.shape(leaf)
+        if len(shape) < num_leading or shape[num_leading:] != jnp.shape(expected[name]):
+            raise ValueError(
+                f"{what}: leaf {name!r} has shape {shape}; expected {jnp.shape(expected[name])}"
+                + (f" after {num_leading} leading axes" if num_leading else "")
+            )
+
+
+def check_num(num: int) -> None:
+    """`ValueError` unless `num` is a number of draws."""
+    if num < 1:
+        raise ValueError(f"num must be a positive number of draws; got {num}")
+
+
+def standard_normal(key: Key, params: Params) -> Params:
+    """Independent N(0, 1) noise of the shapes of `params`; each leaf has its own key, by position."""
+    leaves, structure = jax.tree.flatten(params)
+    noise = [
+        jax.random.normal(leaf_key, jnp.shape(leaf), jnp.result_type(leaf))
+        for leaf_key, leaf in zip(jax.random.split(key, len(leaves)), leaves, strict=True)
+    ]
+    return jax.tree.unflatten(structure, noise)

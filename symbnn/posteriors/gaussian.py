@@ -1,0 +1,184 @@
+"""Gaussians over weights whose size grows with the number of weights, never with its square.
+
+| class              | law                                                  | stored per weight |
+|--------------------|------------------------------------------------------|-------------------|
+| `DiagonalGaussian` | N(μ, diag σ²)                                        | 2                 |
+| `LowRankGaussian`  | covariance Σ_r f_r f_rᵀ + diag σ²; draw μ + Σ_r z_r f_r + σ∘ε | 1 + rank (+ 1) |
+| `LowRankPrecision` | precision Σ_r f_r f_rᵀ + diag 1/σ²                   | 2 + rank          |
+
+A covariance of low rank is what samples give (SWAG, an SVD of aligned draws); a precision of low rank is what
+curvature gives (Laplace: few directions that the data pin down, the prior everywhere else).
+"""
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from symbnn import tree
+from symbnn.posteriors.base import check_num, check_same_shapes, register, standard_normal
+from symbnn.types import Key, Params, Samples
+
+LOG_TWO_PI = math.log(2.0 * math.pi)
+
+
+@register()
+@dataclasses.dataclass(frozen=True)
+class DiagonalGaussian:
+    """Independent N(mean, std²) for every weight; a std of zero is a weight that is known."""
+
+    mean: Params
+    std: Params
+
+    def __post_init__(self) -> None:
+        check_same_shapes("std", self.std, self.mean)
+
+    def sample(self, key: Key, num: int) -> Samples:
+        """`num` draws mean + std∘ε."""
+        check_num(num)
+
+        def draw(draw_key: Key) -> Params:
+            noise = standard_normal(draw_key, self.mean)
+            return jax.tree.map(lambda m, s, e: m + s * e, self.mean, self.std, noise)
+
+        return jax.vmap(draw)(jax.random.split(key, num))
+
+    def log_prob(self, params: Params) -> Float[Array, ""]:
+        """Log-density."""
+        check_same_shapes("params", params, self.mean)
+        return _diagonal_log_prob(_difference(params, self.mean), self.std)
+
+
+@register()
+@dataclasses.dataclass(frozen=True)
+class LowRankGaussian:
+    """mean + Σ_r z_r factors_r (+ std∘ε). Leaves of `factors` have a leading rank axis."""
+
+    mean: Params
+    factors: Params
+    std: Params | None = None
+
+    def __post_init__(self) -> None:
+        tree.num_samples(self.factors)
+        check_same_shapes("factors", self.factors, self.mean, num_leading=1)
+        if self.std is not None:
+            check_same_shapes("std", self.std, self.mean)
+
+    @property
+    def rank(self) -> int:
+        """Number of factors."""
+        return tree.num_samples(self.factors)
+
+    def sample(self, key: Key, num: int) -> Samples:
+        """`num` draws."""
+        check_num(num)
+        key_factors, key_diagonal = jax.random.split(key)
+        dtype = jnp.result_type(*jax.tree.leaves(self.mean))
+        coordinates = jax.random.normal(key_factors, (num, self.rank), dtype)
+        draws = jax.tree.map(lambda m, f: m + jnp.tensordot(coordinates, f, axes=1), self.mean, self.factors)
+        if self.std is None:
+            return draws
+        noise = jax.vmap(lambda k: standard_normal(k, self.mean))(jax.random.split(key_diagonal, num))
+        return jax.tree.map(lambda d, s, e: d + s * e, draws, self.std, noise)
+
+    def log_prob(self, params: Params) -> Float[Array, ""]:
+        """Log-density by the matrix inversion and determinant lemmas, O(weights · rank²).
+
+        Without `std` the law lives on an affine subspace and has no density: a `ValueError`.
+        """
+        if self.std is None:
+            raise ValueError("a LowRankGaussian without std has no density; give std, or fit one with it")
+        check_same_shapes("params", params, self.mean)
+        difference = _difference(params, self.mean)
+        whitened = jax.tree.map(lambda f, s: f / s, self.factors, self.std)
+        gram = jnp.eye(self.rank) + _gram(whitened)
+        projected = _project(whitened, jax.tree.map(lambda d, s: d / s, difference, self.std))
+        cholesky = jnp.linalg.cholesky(gram)
+        half = jax.scipy.linalg.solve_triangular(cholesky, projected, lower=True)
+        log_determinant = jnp.sum(jnp.log(jnp.diagonal(cholesky)))
+        return _diagonal_log_prob(difference, self.std) + 0.5 * jnp.sum(half**2) - log_determinant
+
+
+@register()
+@dataclasses.dataclass(frozen=True)
+class LowRankPrecision:
+    """Gaussian of precision diag(1/std²) + Σ_r factors_r factors_rᵀ.
+
+    With B = factors∘std, B Bᵀ = V Λ Vᵀ and the orthonormal directions U = Λ^(-1/2) Vᵀ B, a draw is
+    mean + std∘(ε + Uᵀ ((1 + Λ)^(-1/2) - 1) U ε): the prior noise, shrunk in the directions the data know.
+    """
+
+    mean: Params
+    std: Params
+    factors: Params
+
+    def __post_init__(self) -> None:
+        tree.num_samples(self.factors)
+        check_same_shapes("std", self.std, self.mean)
+        check_same_shapes("factors", self.factors, self.mean, num_leading=1)
+
+    @property
+    def rank(self) -> int:
+        """Number of factors."""
+        return tree.num_samples(self.factors)
+
+    def sample(self, key: Key, num: int) -> Samples:
+        """`num` draws."""
+        check_num(num)
+        whitened = jax.tree.map(lambda f, s: f * s, self.factors, self.std)
+        values, vectors = _eigen(_gram(whitened))
+        # (1/√(1+λ) - 1)/λ tends to -1/2: no division by an eigenvalue that is zero.
+        shrinkage = -1.0 / (jnp.sqrt(1.0 + values) * (1.0 + jnp.sqrt(1.0 + values)))
+
+        def draw(draw_key: Key) -> Params:
+            noise = standard_normal(draw_key, self.mean)
+            coordinates = vectors @ (shrinkage * (vectors.T @ _project(whitened, noise)))
+            return jax.tree.map(
+                lambda m, s, e, f: m + s * (e + jnp.tensordot(coordinates, f, axes=1)),
+                self.mean,
+                self.std,
+                noise,
+                whitened,
+            )
+
+        return jax.vmap(draw)(jax.random.split(key, num))
+
+    def log_prob(self, params: Params) -> Float[Array, ""]:
+        """Log-density."""
+        check_same_shapes("params", params, self.mean)
+        difference = _difference(params, self.mean)
+        whitened = jax.tree.map(lambda f, s: f * s, self.factors, self.std)
+        values, _ = _eigen(_gram(whitened))
+        data_term = jnp.sum(_project(self.factors, difference) ** 2)
+        return _diagonal_log_prob(difference, self.std) - 0.5 * data_term + 0.5 * jnp.sum(jnp.log1p(values))
+
+
+def _difference(params: Params, mean: Params) -> Params:
+    return jax.tree.map(lambda leaf, m: leaf - m, params, mean)
+
+
+def _diagonal_log_prob(difference: Params, std: Params) -> Float[Array, ""]:
+    terms = jax.tree.map(
+        lambda d, s: jnp.sum(-0.5 * jnp.square(d / s) - jnp.log(s) - 0.5 * LOG_TWO_PI), difference, std
+    )
+    return jnp.sum(jnp.stack(jax.tree.leaves(terms)))
+
+
+def _gram(factors: Params) -> Float[Array, "r r"]:
+    """Inner products of the factors over all leaves."""
+    flat = [leaf.reshape(leaf.shape[0], -1) for leaf in jax.tree.leaves(factors)]
+    return jnp.sum(jnp.stack([leaf @ leaf.T for leaf in flat]), axis=0)
+
+
+def _project(factors: Params, params: Params) -> Float[Array, " r"]:
+    """Inner product of every factor with `params`."""
+    products = jax.tree.map(lambda f, p: f.reshape(f.shape[0], -1) @ p.reshape(-1), factors, params)
+    return jnp.sum(jnp.stack(jax.tree.leaves(products)), axis=0)
+
+
+def _eigen(gram: Float[Array, "r r"]) -> tuple[Float[Array, " r"], Float[Array, "r r"]]:
+    """Eigenvalues, none below zero by rounding, and eigenvectors."""
+    values, vectors = jnp.linalg.eigh(gram)
+    return jnp.maximum(values, 0.0), vectors

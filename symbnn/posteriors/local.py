@@ -1,0 +1,161 @@
+"""Local reparametrisation of any network: sample pre-activations instead of weights.
+
+For weights W ~ N(M, S²) and an input x the product xW is Gaussian with mean xM and variance x²S². Drawing it
+directly costs one normal number per pre-activation instead of one per weight and input, and gradients of
+different inputs are not correlated by a shared draw (Kingma, Salimans and Welling 2015).
+
+The network is read from its jaxpr for one input and mapped over the batch. A value is an array or `Normal`: a
+Gaussian that was not drawn yet. Matrix products, convolutions, sums, products with arrays and views of a
+`Normal` are `Normal`; everything else draws it. A `Normal` that is read twice is drawn before the first
+reading, so a draw is never inconsistent with itself: shared weights are drawn as weights, once per input.
+
+Every pre-activation has its exact law given its inputs. Jointly a layer is exact where each weight meets one
+number per input, as in a dense layer; a convolution's positions (a token's rows) share weights, and the
+correlation between them is left out, as is usual.
+"""
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
+from jaxtyping import Array
+
+from symbnn.posteriors.base import check_same_shapes
+from symbnn.types import Key, Params
+
+NoiseKeys = Iterator[Key]
+"""Numbered keys, one for each `Normal` that is drawn while a jaxpr is read."""
+
+ApplyLocal = Callable[[Key, Params, Params, Array], Array]
+
+
+class Normal(NamedTuple):
+    """Independent Gaussians that were not drawn yet."""
+
+    mean: Array
+    variance: Array
+
+
+VIEWS = frozenset({"reshape", "transpose", "squeeze", "expand_dims", "convert_element_type", "rev", "copy"})
+PRODUCTS = frozenset({"dot_general", "conv_general_dilated"})
+CALLS = {"jit": "jaxpr", "closed_call": "call_jaxpr", "remat2": "jaxpr"}
+"""Calls whose body is read, with the parameter that holds it. A function with its own derivative rule is not
+among them: it is called on what was drawn, and keeps its rule."""
+
+SMALLEST_VARIANCE = 1e-30
+"""Under the root: a unit without input has variance zero, where the root has no derivative."""
+
+
+def local_reparametrisation(apply: Callable[[Params, Array], Array]) -> ApplyLocal:
+    """`apply_local(key, mean, std, inputs)`: outputs of `apply` with its weights drawn anew for every input.
+
+    `apply(params, inputs)` must treat the inputs of a batch independently. The drawn outputs have the law of
+    `apply(mean + std∘ε, x)` for each input x, up to what the module docstring says about convolutions.
+    """
+
+    def apply_local(key: Key, mean: Params, std: Params, inputs: Array) -> Array:
+        check_same_shapes("std", std, mean)
+        closed = jax.make_jaxpr(apply)(mean, inputs[:1])
+        weights = [
+            Normal(m, jnp.square(s)) for m, s in zip(jax.tree.leaves(mean), jax.tree.leaves(std), strict=True)
+        ]
+
+        def one(input_key: Key, x: Array) -> Array:
+            noise_keys = (jax.random.fold_in(input_key, number) for number in itertools.count())
+            outputs = _run(closed.jaxpr, closed.consts, [*weights, x[None]], noise_keys)
+            return _draw(outputs[0], noise_keys)[0]
+
+        return jax.vmap(one)(jax.random.split(key, inputs.shape[0]), inputs)
+
+    return apply_local
+
+
+def _draw(value: Any, noise_keys: NoiseKeys) -> Any:
+    """`value` as an array, drawn if it is `Normal`."""
+    if not isinstance(value, Normal):
+        return value
+    noise = jax.random.normal(next(noise_keys), value.mean.shape, value.mean.dtype)
+    return value.mean + jnp.sqrt(jnp.maximum(value.variance, SMALLEST_VARIANCE)) * noise
+
+
+def _run(jaxpr: Jaxpr, consts: Sequence[Any], arguments: Sequence[Any], noise_keys: NoiseKeys) -> list[Any]:
+    """Read a jaxpr whose arguments may be `Normal`."""
+    readings = Counter(
+        atom
+        for atoms in (*(equation.invars for equation in jaxpr.eqns), jaxpr.outvars)
+        for atom in atoms
+        if isinstance(atom, Var)
+    )
+    values: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
+
+    def write(variables: Sequence[Any], results: Sequence[Any]) -> None:
+        for variable, result in zip(variables, results, strict=True):
+            values[variable] = _draw(result, noise_keys) if readings[variable] > 1 else result
+
+    write(jaxpr.invars, arguments)
+    for equation in jaxpr.eqns:
+        inputs = [atom.val if isinstance(atom, Literal) else values[atom] for atom in equation.invars]
+        write(equation.outvars, _step(equation, inputs, noise_keys))
+    return [atom.val if isinstance(atom, Literal) else values[atom] for atom in jaxpr.outvars]
+
+
+def _step(equation: JaxprEqn, inputs: list[Any], noise_keys: NoiseKeys) -> Sequence[Any]:
+    """Results of one equation."""
+    if not any(isinstance(value, Normal) for value in inputs):
+        return _bind(equation, inputs)
+    name = equation.primitive.name
+    if name in CALLS:
+        inner = equation.params[CALLS[name]]
+        body, consts = (inner.jaxpr, inner.consts) if isinstance(inner, ClosedJaxpr) else (inner, ())
+        return _run(body, consts, inputs, noise_keys)
+    linear = _linear(equation, inputs)
+    return _bind(equation, [_draw(value, noise_keys) for value in inputs]) if linear is None else [linear]
+
+
+def _linear(equation: JaxprEqn, inputs: list[Any]) -> Normal | None:
+    """The law of the result where it is Gaussian and independent again; None elsewhere."""
+    name = equation.primitive.name
+    first, second = inputs[0], inputs[-1]
+    both = isinstance(first, Normal) and isinstance(second, Normal)
+
+    def apply(*values: Array) -> Array:
+        return _bind(equation, list(values))[0]
+
+    if name in VIEWS or (name == "broadcast_in_dim" and _repeats_nothing(equation)):
+        return Normal(apply(first.mean), apply(first.variance))
+    if name == "neg":
+        return Normal(-first.mean, first.variance)
+    if name in ("add", "sub"):
+        mean = apply(_mean(first), _mean(second))
+        return Normal(mean, _variance(first, mean) + _variance(second, mean))
+    if not both and (name in PRODUCTS or name == "mul"):
+        variances = [v.variance if isinstance(v, Normal) else jnp.square(v) for v in inputs]
+        return Normal(apply(_mean(first), _mean(second)), apply(*variances))
+    if name == "div" and not isinstance(second, Normal):
+        return Normal(apply(first.mean, second), apply(first.variance, jnp.square(second)))
+    return None
+
+
+def _repeats_nothing(equation: JaxprEqn) -> bool:
+    """Whether a broadcast only adds axes of length one: copies of a draw would not be independent."""
+    source: Any = equation.invars[0].aval
+    result: Any = equation.outvars[0].aval
+    return source.size == result.size
+
+
+def _mean(value: Any) -> Any:
+    return value.mean if isinstance(value, Normal) else value
+
+
+def _variance(value: Any, like: Array) -> Array:
+    return value.variance if isinstance(value, Normal) else jnp.zeros_like(like)
+
+
+def _bind(equation: JaxprEqn, inputs: list[Any]) -> Sequence[Any]:
+    params = equation.primitive.get_bind_params(equation.params)
+    results = equation.primitive.bind(*inputs, **params)
+    return results if equation.primitive.multiple_results else [results]

@@ -1,0 +1,41 @@
+"""A posterior over some leaves of a network while the others are known (last-layer Laplace)."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from symbnn import tree
+from symbnn.posteriors.base import check_same_shapes, register
+from symbnn.types import Key, Params, Samples
+
+
+@register()
+@dataclasses.dataclass(frozen=True)
+class FixedLeaves:
+    """Leaves named in `free` follow that posterior, a law over a dict by leaf name; the rest is `params`.
+
+    `params` is the whole network, so that its structure is known; its free leaves are not read.
+    """
+
+    params: Params
+    free: Any
+
+    def sample(self, key: Key, num: int) -> Samples:
+        """`num` networks that differ in the free leaves only."""
+        drawn = self.free.sample(key, num)
+        return tree.map_named(
+            lambda name, leaf: drawn[name] if name in drawn else jnp.broadcast_to(leaf, (num, *leaf.shape)),
+            self.params,
+        )
+
+    def log_prob(self, params: Params) -> Float[Array, ""]:
+        """Log-density over the free leaves; -inf if another leaf is not the known one."""
+        check_same_shapes("params", params, self.params)
+        leaves, known = tree.named_leaves(params), tree.named_leaves(self.params)
+        names = jax.eval_shape(lambda key: self.free.sample(key, 1), jax.random.key(0)).keys()
+        same = [jnp.all(leaves[name] == known[name]) for name in leaves if name not in names]
+        density = self.free.log_prob({name: leaves[name] for name in names})
+        return jnp.where(jnp.all(jnp.stack(same)), density, -jnp.inf) if same else density
