@@ -1,17 +1,26 @@
-"""Symmetries of networks: find, verify, act, align, fix gauges, count transpositions. Knows arrays, not Bayes."""
+"""Symmetries of networks: find, verify, act, align, fix gauges, count swaps. Knows arrays, not Bayes."""
 
 from symbnn.symmetry.act import Element, act, compose, identity, inverse, random_element
+from symbnn.symmetry.alignment import Aligned, align
 from symbnn.symmetry.handwritten import from_axes
+from symbnn.symmetry.sorting import sort_units
 from symbnn.symmetry.spec import Group, SymmetrySpec
+from symbnn.symmetry.transpositions import kendall_tau, number_of_transpositions, random_permutation
 
 __all__ = [
+    "Aligned",
     "Element",
     "Group",
     "SymmetrySpec",
     "act",
+    "align",
     "compose",
     "from_axes",
     "identity",
     "inverse",
+    "kendall_tau",
+    "number_of_transpositions",
     "random_element",
+    "random_permutation",
+    "sort_units",
 ]

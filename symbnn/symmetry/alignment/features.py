@@ -1,0 +1,74 @@
+"""What is compared when two networks are matched: arrays whose axes carry groups.
+
+A feature is a leaf-like description (one plain factor per axis) and an array. Weight matching compares the
+pieces of the weights, activation matching compares activations, alignment of Gaussians compares means and
+standard deviations; the search over permutations does not know the difference. All of them maximise
+
+    Σ_features ⟨target, g · array⟩.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from symbnn import tree
+from symbnn.symmetry.depth import piece_factors
+from symbnn.symmetry.pieces import split
+from symbnn.symmetry.spec import Factor, Leaf, SymmetrySpec
+from symbnn.types import Params, Samples
+
+Arrays = tuple[jax.Array, ...]
+
+
+class Features(NamedTuple):
+    """Descriptions of the features, and the function that takes them from stacked networks."""
+
+    leaves: tuple[Leaf, ...]
+    extract: Callable[[Samples], Arrays]
+
+
+def weight_features(spec: SymmetrySpec, params: Params) -> Features:
+    """Every piece of every floating-point leaf that some group moves."""
+    floating = frozenset(
+        name for name, leaf in tree.named_leaves(params).items() if jnp.issubdtype(leaf.dtype, jnp.floating)
+    )
+    leaves = tuple(
+        plain_leaf(leaf.name, factors)
+        for leaf in spec.leaves
+        if leaf.name in floating
+        for factors in piece_factors(leaf.axes)
+        if is_moved(spec, factors)
+    )
+    return Features(leaves, lambda samples: _weight_pieces(spec, floating, samples))
+
+
+def plain_leaf(name: str, factors: tuple[Factor, ...]) -> Leaf:
+    """Description of a piece by sizes and groups alone: matching only relabels."""
+    plain = tuple((Factor(factor.size, factor.group),) for factor in factors)
+    return Leaf(name, tuple(factor.size for factor in factors), plain)
+
+
+def is_moved(spec: SymmetrySpec, factors: tuple[Factor, ...]) -> bool:
+    """Whether some group relabels an axis of the piece."""
+    groups = {group.name for group in spec.groups}
+    return any(factor.group in groups for factor in factors)
+
+
+@partial(jax.jit, static_argnames=("spec", "floating"))
+def _weight_pieces(spec: SymmetrySpec, floating: frozenset[str], samples: Samples) -> Arrays:
+    arrays = tree.named_leaves(samples)
+    return tuple(
+        piece
+        for leaf in spec.leaves
+        if leaf.name in floating
+        for piece in _moved_pieces(spec, leaf, arrays[leaf.name])
+    )
+
+
+def _moved_pieces(spec: SymmetrySpec, leaf: Leaf, array: jax.Array) -> list[jax.Array]:
+    described = piece_factors(leaf.axes)
+    pieces = jax.vmap(lambda one: [piece.array for piece in split(leaf.axes, one)])(array)
+    return [piece for factors, piece in zip(described, pieces, strict=True) if is_moved(spec, factors)]

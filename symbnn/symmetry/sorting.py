@@ -1,0 +1,99 @@
+"""Sorting of hidden units: a labelling that depends on the weights alone, not on a reference.
+
+Layers are sorted from input to output, each by a key of its incoming weights after their input axis was
+sorted, as in Laurent, Aldea & Franchi, "A symmetry-aware exploration of Bayesian neural network posteriors"
+(2024). Their code sorts by the first incoming weight (`"first"`), their text by the largest (`"max"`).
+Groups that vary over another one are sorted inside it first, so that its own key is well defined.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+
+from symbnn import tree
+from symbnn.names import lookup
+from symbnn.symmetry.depth import depth_order, is_bias, producing_axes
+from symbnn.symmetry.pieces import Piece, split
+from symbnn.symmetry.relabel import permute
+from symbnn.symmetry.spec import Group, SymmetrySpec, check_params
+from symbnn.types import Params
+
+SortKey = Literal["first", "max", "mean", "median", "mass"]
+
+
+def sort_units(spec: SymmetrySpec, params: Params, *, key: SortKey = "first") -> Params:
+    """The network with the units of every group in descending order of `key`.
+
+    `"first"`, `"max"`, `"mean"` and `"median"` are taken over a unit's incoming weights, `"mass"` is their
+    sum of squares. Jits and vmaps; equal keys keep their order.
+    """
+    check_params(spec, params)
+    statistic = lookup(SORT_KEYS, key, "sort key")
+    for name in inner_first(spec, depth_order(spec)):
+        group = spec.group(name)
+        value = statistic(incoming(spec, group, params))
+        params = permute(spec, {name: jnp.argsort(-value, axis=-1, stable=True)}, params)
+    return params
+
+
+def inner_first(spec: SymmetrySpec, order: tuple[str, ...]) -> list[str]:
+    """The order with every group moved behind the groups that vary over it."""
+    waiting, result = list(order), []
+    while waiting:
+        ready = next(name for name in waiting if not any(name in spec.group(other).over for other in waiting))
+        waiting.remove(ready)
+        result.append(ready)
+    return result
+
+
+def incoming(spec: SymmetrySpec, group: Group, params: Params) -> jax.Array:
+    """Incoming weights of every unit, `(*over, n, k)`: kernels that write it, else vectors that scale it."""
+    pieces = group_pieces(spec, group, params)
+    written = [(piece, axis) for is_added, piece, axis in pieces if not is_added and _writes(piece, axis)]
+    kernels = [(piece, axis) for piece, axis in written if piece.array.size > _units(piece, axis, group)]
+    chosen = kernels or written or [(piece, axis) for _, piece, axis in pieces]
+    return jnp.concatenate([_rows(group, piece, axis) for piece, axis in chosen], axis=-1)
+
+
+def group_pieces(spec: SymmetrySpec, group: Group, params: Params) -> list[tuple[bool, Piece, int]]:
+    """Every occurrence of the group: whether the leaf is a bias, the piece, the axis."""
+    arrays = tree.named_leaves(params)
+    return [
+        (is_bias(leaf), piece, axis)
+        for leaf in spec.leaves
+        if jnp.issubdtype(arrays[leaf.name].dtype, jnp.floating)
+        for piece in split(leaf.axes, arrays[leaf.name])
+        for axis, factor in enumerate(piece.factors)
+        if factor.group == group.name
+    ]
+
+
+def _writes(piece: Piece, axis: int) -> bool:
+    return producing_axes(piece.factors)[axis]
+
+
+def _units(piece: Piece, axis: int, group: Group) -> int:
+    units = piece.factors[axis].size
+    for factor in piece.factors:
+        if factor.group in group.over:
+            units *= factor.size
+    return units
+
+
+def _rows(group: Group, piece: Piece, axis: int) -> jax.Array:
+    names = [factor.group for factor in piece.factors]
+    front = [names.index(name) for name in group.over] + [axis]
+    rest = [position for position in range(len(names)) if position not in front]
+    array = piece.array.transpose(front + rest)
+    return array.reshape(*array.shape[: len(front)], -1)
+
+
+SORT_KEYS: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "first": lambda weights: weights[..., 0],
+    "max": lambda weights: jnp.max(weights, axis=-1),
+    "mean": lambda weights: jnp.mean(weights, axis=-1),
+    "median": lambda weights: jnp.median(weights, axis=-1),
+    "mass": lambda weights: jnp.sum(weights**2, axis=-1),
+}
