@@ -1,0 +1,152 @@
+"""Tuning in the burn-in: step size by dual averaging, diagonal mass by windows (Stan's schedule).
+
+Dual averaging (Nesterov 2009; Hoffman & Gelman 2014, eq. 6) and the schedule are BlackJAX's; the variances
+are kept as trees, because BlackJAX ravels positions into one vector. Every chain adapts alone, so that its
+draws depend on the key and its own index only.
+"""
+
+import math
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from blackjax.adaptation.staged_adaptation import build_schedule
+from blackjax.optimizers.dual_averaging import DualAveragingState, dual_averaging
+from jaxtyping import Array
+
+from symbnn import tree
+from symbnn.density import Target
+from symbnn.inference.kernels import Info, Tuning
+from symbnn.types import Params
+
+Mass = Literal["identity", "diagonal"]
+
+
+class Tuner(NamedTuple):
+    """An `Adaptation` with a name for the fingerprint of a run."""
+
+    name: str
+    init: Any
+    update: Any
+
+
+class WindowState(NamedTuple):
+    """Dual averaging, and Welford's running mean and sum of squares of the window."""
+
+    averaging: DualAveragingState
+    num: Array
+    mean: Params
+    squares: Params
+
+
+def fixed(*, step_size: float, length: float = math.inf) -> Tuner:
+    """No adaptation."""
+
+    def init(params: Params) -> tuple[Tuning, tuple[()]]:
+        return _tuning(params, step_size, length), ()
+
+    def update(
+        index: Array, state: tuple[()], tuning: Tuning, position: Params, info: Info
+    ) -> tuple[Tuning, tuple[()]]:
+        return tuning, state
+
+    return Tuner(f"step_size={step_size}, length={length}", init, update)
+
+
+def windows(
+    num_burnin: int,
+    *,
+    initial_step_size: float,
+    mass: Mass,
+    target_acceptance: float,
+    length: float = math.inf,
+) -> Tuner:
+    """Step size, and variances if `mass` is diagonal, from the transitions of the burn-in."""
+    if mass not in ("identity", "diagonal"):
+        raise ValueError(f"mass must be 'identity' or 'diagonal'; got {mass!r}")
+    if num_burnin < 1:
+        raise ValueError("adapting the step size needs a burn-in; give step_size or num_burnin >= 1")
+    if not 0 < target_acceptance < 1:
+        raise ValueError(f"target_acceptance must be in (0, 1); got {target_acceptance}")
+    start, advance, final = dual_averaging()
+    schedule = build_schedule(num_burnin)
+    is_slow = jnp.array([stage == 1 for stage, _ in schedule]) & (mass == "diagonal")
+    is_end = jnp.array([end for _, end in schedule]) & (mass == "diagonal")
+
+    def init(params: Params) -> tuple[Tuning, WindowState]:
+        dtype = jnp.result_type(*jax.tree.leaves(params))
+        averaging = _as_arrays(start(jnp.asarray(initial_step_size, dtype)), dtype)
+        tuning = _tuning(params, initial_step_size, length)
+        if mass == "identity":
+            return tuning, WindowState(averaging, jnp.zeros((), dtype), (), ())
+        zeros = jax.tree.map(jnp.zeros_like, params)
+        ones = jax.tree.map(jnp.ones_like, params)
+        return tuning._replace(inverse_mass=ones), WindowState(averaging, jnp.zeros((), dtype), zeros, zeros)
+
+    def update(
+        index: Array, state: WindowState, tuning: Tuning, position: Params, info: Info
+    ) -> tuple[Tuning, WindowState]:
+        dtype = tuning.step_size.dtype
+        averaging = _as_arrays(advance(state.averaging, target_acceptance - info.acceptance), dtype)
+        state = state._replace(averaging=averaging)
+        if mass == "diagonal":
+            state = _where(is_slow[index], _welford(state, position), state)
+            restarted, inverse_mass = _end_window(state, lambda x: _as_arrays(start(x), dtype))
+            tuning = tuning._replace(inverse_mass=_where(is_end[index], inverse_mass, tuning.inverse_mass))
+            state = _where(is_end[index], restarted, state)
+        current, settled = jnp.exp(state.averaging.log_x), final(state.averaging)
+        step_size = jnp.where(index == num_burnin - 1, settled, current)
+        return tuning._replace(step_size=step_size.astype(dtype)), state
+
+    name = (
+        f"windows({num_burnin}, initial_step_size={initial_step_size}, mass={mass}, "
+        f"target_acceptance={target_acceptance}, length={length})"
+    )
+    return Tuner(name, init, update)
+
+
+def leaf_sizes(target: Target) -> dict[str, int]:
+    """Number of weights by leaf name."""
+    shapes = jax.eval_shape(target.init, jax.random.key(0))
+    return {name: math.prod(leaf.shape) for name, leaf in tree.named_leaves(shapes).items()}
+
+
+def first_step_size(target: Target) -> float:
+    """0.1 σ √T d^(-1/4): what a standard normal in d dimensions would take, made ten times smaller."""
+    num_weights = sum(leaf_sizes(target).values())
+    scales = target.prior.scales(jax.eval_shape(target.init, jax.random.key(0)))
+    return 0.1 * min(scales.values()) * math.sqrt(target.temperature) * num_weights**-0.25
+
+
+def _tuning(params: Params, step_size: float, length: float) -> Tuning:
+    dtype = jnp.result_type(*jax.tree.leaves(params))
+    ones = jax.tree.map(lambda leaf: jnp.ones((), leaf.dtype), params)
+    return Tuning(jnp.asarray(step_size, dtype), ones, jnp.asarray(length, dtype))
+
+
+def _welford(state: WindowState, position: Params) -> WindowState:
+    count = state.num + 1
+    mean = jax.tree.map(lambda m, w: m + (w - m) / count, state.mean, position)
+    squares = jax.tree.map(
+        lambda s, w, old, new: s + (w - old) * (w - new), state.squares, position, state.mean, mean
+    )
+    return WindowState(state.averaging, count, mean, squares)
+
+
+def _end_window(state: WindowState, start: Any) -> tuple[WindowState, Params]:
+    """Variances of the window, shrunk towards 1e-3 as Stan does, and a state that starts afresh."""
+    count = jnp.maximum(state.num, 2.0)
+    weight = count / (count + 5.0)
+    variances = jax.tree.map(lambda s: weight * s / (count - 1.0) + 1e-3 * (1.0 - weight), state.squares)
+    zeros = jax.tree.map(jnp.zeros_like, state.mean)
+    fresh = WindowState(start(jnp.exp(state.averaging.log_x_avg)), jnp.zeros_like(state.num), zeros, zeros)
+    return fresh, variances
+
+
+def _as_arrays(averaging: DualAveragingState, dtype: Any) -> DualAveragingState:
+    """Arrays of one dtype: a scan carries them."""
+    return DualAveragingState(*(jnp.asarray(value, dtype) for value in averaging))
+
+
+def _where(condition: Array, new: Any, old: Any) -> Any:
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)

@@ -1,0 +1,196 @@
+"""Chains on devices: where a chain runs changes nothing of what it draws.
+
+A run has a mesh `chain × data`. Chains are grouped into blocks of `lanes`; a block is vmapped, blocks are
+what is dealt to the rows of the mesh, and a device works through its blocks one after the other. With
+`data_shards` > 1 every row has several devices, each with its share of the data, and a chain's
+log-likelihood is a sum over them.
+
+Why blocks: matrix libraries tile a batched product by its batch size, so a chain's last bits depend on how
+many chains are vmapped with it. With the number of lanes fixed, draws are the same bit for bit on any
+number of devices and processes. On CPU one lane per block is also fastest as soon as there are two devices;
+an accelerator wants all its chains in one block, so there the default is chains per device, and `lanes`
+must be given to compare layouts bit for bit.
+
+This is the one file in which functions are mapped over devices.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array
+
+from symbnn.types import Params
+
+BLOCKS_ON_CPU = 4
+"""Blocks that a run on CPU is cut into by default, so that up to four devices share it with equal bits."""
+
+
+class Placement(NamedTuple):
+    """Where chains run."""
+
+    devices: Sequence[Any] | None = None
+    """All devices of all processes if None."""
+    data_shards: int = 1
+    """Devices that share the data of one chain."""
+    lanes: int | None = None
+    """Chains vmapped together; see the module's docstring for the default."""
+
+
+EVERYWHERE = Placement()
+
+
+class Layout(NamedTuple):
+    """A placement made definite for a number of chains."""
+
+    mesh: Mesh
+    num_chains: int
+    num_rows: int
+    """Chains with padding: rows of the mesh x blocks per row x lanes."""
+    lanes: int
+
+
+class Shard(NamedTuple):
+    """The data that one device sees; `weights` is None where nothing was padded."""
+
+    batch: Any
+    weights: Any
+
+
+def layout(num_chains: int, placement: Placement) -> Layout:
+    """Mesh and padding for `num_chains`; `ValueError` if there are not enough devices."""
+    devices = list(jax.devices() if placement.devices is None else placement.devices)
+    shards = placement.data_shards
+    if shards < 1 or shards > len(devices):
+        raise ValueError(f"a mesh with data_shards={shards} needs {shards} devices; {len(devices)} are there")
+    if placement.lanes is not None and placement.lanes < 1:
+        raise ValueError(f"lanes must be at least 1; got {placement.lanes}")
+    rows = len(devices) // shards
+    lanes = placement.lanes or _default_lanes(num_chains, rows, devices[0].platform)
+    num_blocks = math.ceil(num_chains / lanes)
+    blocks_per_row = math.ceil(num_blocks / rows)
+    # Rows that would only hold padding are left out; with several processes all of them must take part.
+    used = rows if jax.process_count() > 1 else math.ceil(num_blocks / blocks_per_row)
+    mesh = Mesh(np.array(devices[: used * shards]).reshape(used, shards), ("chain", "data"))
+    return Layout(mesh, num_chains, used * blocks_per_row * lanes, lanes)
+
+
+def map_chains(function: Callable[..., Any], plan: Layout) -> Callable[..., Any]:
+    """`function(chain, shard, *shared)` for every chain, compiled, on the mesh of `plan`.
+
+    `chain` is a tree with a leading axis of `plan.num_rows`, and so is the result; `shared` is the same
+    everywhere.
+    """
+    lanes = plan.lanes
+
+    def on_device(chains: Any, shard: Shard, *shared: Any) -> Any:
+        blocks = jax.tree.map(lambda leaf: leaf.reshape(-1, lanes, *leaf.shape[1:]), chains)
+        results = jax.lax.map(jax.vmap(lambda chain: function(chain, shard, *shared)), blocks)
+        return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), results)
+
+    def mapped(chains: Any, shard: Shard, *shared: Any) -> Any:
+        specs = (PartitionSpec("chain"), PartitionSpec("data"), *(PartitionSpec() for _ in shared))
+        # Without the check: NUTS does not pass it, and `sum_over_shards` takes care of gradients itself.
+        return jax.shard_map(
+            on_device, mesh=plan.mesh, in_specs=specs, out_specs=PartitionSpec("chain"), check_vma=False
+        )(chains, shard, *shared)
+
+    return jax.jit(mapped)
+
+
+def sum_over_shards(
+    log_likelihood: Callable[..., Array], plan: Layout, shard: Shard
+) -> Callable[[Params], Array]:
+    """params -> log-likelihood over the data of all shards, with the gradient of that sum.
+
+    Reverse mode through `psum` in a mapped function counts the cotangent of every device and gives a wrong
+    gradient without a word. Here value and gradient are formed on the shard and both are summed; nothing is
+    differentiated through the collective.
+    """
+    if plan.mesh.shape["data"] == 1:
+        return lambda params: log_likelihood(params, shard.batch, shard.weights)
+
+    @jax.custom_vjp
+    def total(params: Params, shard: Shard) -> Array:
+        return jax.lax.psum(log_likelihood(params, shard.batch, shard.weights), "data")
+
+    def forward(params: Params, shard: Shard) -> tuple[Array, Params]:
+        local = jax.value_and_grad(lambda p: log_likelihood(p, shard.batch, shard.weights))(params)
+        return jax.lax.psum(local, "data")
+
+    def backward(gradient: Params, cotangent: Array) -> tuple[Params, None]:
+        return jax.tree.map(lambda leaf: cotangent * leaf, gradient), None
+
+    total.defvjp(forward, backward)
+    return lambda params: total(params, shard)
+
+
+def place_data(plan: Layout, batch: Any) -> Shard:
+    """The data on the devices: whole on every row, in equal shares within a row (padding has weight zero)."""
+    shards = plan.mesh.shape["data"]
+    num = batch[0].shape[0]
+    padding = -num % shards
+    arrays = jax.tree.map(np.asarray, batch)
+    weights = None
+    if padding:
+        weights = np.concatenate([np.ones(num), np.zeros(padding)]).astype(arrays[0].dtype)
+        arrays = jax.tree.map(lambda a: np.concatenate([a, np.repeat(a[:1], padding, axis=0)]), arrays)
+    return Shard(*(jax.tree.map(lambda a: _place(plan, "data", a), tree) for tree in (arrays, weights)))
+
+
+def local_chains(plan: Layout) -> np.ndarray:
+    """Indices of the chains that this process holds, in order."""
+    sharding = NamedSharding(plan.mesh, PartitionSpec("chain"))
+    slices = sharding.addressable_devices_indices_map((plan.num_rows,)).values()
+    rows = sorted({row for index in slices for row in range(plan.num_rows)[_first(index)]})
+    return np.array([row for row in rows if row < plan.num_chains], dtype=int)
+
+
+def place_chains(plan: Layout, rows: Any) -> Any:
+    """Arrays of this process's chains (axis 0 as in `local_chains`) onto the devices; padding repeats one."""
+    chains = local_chains(plan)
+
+    def place(array: np.ndarray) -> Array:
+        source = np.zeros(plan.num_rows, dtype=int)
+        source[chains] = np.arange(len(chains))
+        return _place(plan, "chain", np.asarray(array), source)
+
+    return jax.tree.map(place, rows)
+
+
+def fetch_chains(plan: Layout, tree: Any) -> Any:
+    """Arrays of this process's chains on the host: the inverse of `place_chains`."""
+
+    def fetch(array: Array) -> np.ndarray:
+        shards = {_first(shard.index).start or 0: shard for shard in array.addressable_shards}
+        rows = [np.asarray(shards[start].data) for start in sorted(shards)]
+        starts = sorted(shards)
+        kept = [part[: max(0, plan.num_chains - start)] for start, part in zip(starts, rows, strict=True)]
+        return np.concatenate(kept)
+
+    return jax.tree.map(fetch, tree)
+
+
+def _default_lanes(num_chains: int, rows: int, platform: str) -> int:
+    if platform == "cpu":
+        return max(1, num_chains // BLOCKS_ON_CPU)
+    return math.ceil(num_chains / rows)
+
+
+def _first(index: tuple[Any, ...] | None) -> slice:
+    return index[0] if index else slice(None)
+
+
+def _place(plan: Layout, axis: str, array: np.ndarray, source: np.ndarray | None = None) -> Array:
+    """A host array on the mesh, split along `axis`; row i is `array[source[i]]`."""
+    sharding = NamedSharding(plan.mesh, PartitionSpec(axis))
+    shape = array.shape if source is None else (len(source), *array.shape[1:])
+
+    def rows(index: Any) -> np.ndarray:
+        where = _first(index)
+        return array[where] if source is None else array[source[where]]
+
+    return jax.make_array_from_callback(shape, sharding, rows)

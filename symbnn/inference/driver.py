@@ -1,0 +1,337 @@
+"""Running chains: a loop on the host over compiled chunks, from which a stopped run goes on.
+
+The key of transition t of chain c is derived from (key, c, t), so a chunk needs nothing but the chains
+after the chunk before it: a missing or damaged chunk is computed again, bit for bit, and no other.
+"""
+
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from symbnn import tree
+from symbnn.density import Target, has_batch_statistics, refuse_batch_statistics
+from symbnn.inference import chains, distributed, programs, report
+from symbnn.inference.adaptation import Tuner
+from symbnn.inference.base import Chunk, Fit, Progress, ProgressCallback, Sink
+from symbnn.inference.kernels import Kernel
+from symbnn.inference.storage import (
+    Storage,
+    Stored,
+    check_storage,
+    checksum,
+    fingerprint,
+    flatten,
+    join_draws,
+    unflatten,
+)
+from symbnn.posteriors import Empirical
+from symbnn.types import Key, Samples
+
+OPERATIONS_PER_CHUNK = 5e12
+"""Default size of a chunk: half a minute on two cores, seconds on an accelerator, between two reports."""
+
+
+class Run(NamedTuple):
+    """Settings that all samplers share."""
+
+    num_chains: int
+    num_samples: int
+    """Draws kept per chain."""
+    num_burnin: int
+    """Transitions per chain before the first draw."""
+    thinning: int
+    """Transitions per draw."""
+    chunk_size: int | None
+    """Draws per compiled chunk: between two progress reports, and per stored file."""
+    initial: Samples | None
+    placement: chains.Placement
+    storage: Storage
+    progress: ProgressCallback | None
+    sink: Sink | None
+
+
+class Work(NamedTuple):
+    """One chunk of a run: transitions `start` to `stop` of every chain."""
+
+    stage: str
+    start: int
+    stop: int
+    num_draws: int
+
+
+class Session(NamedTuple):
+    """What the chunks of one run have in common."""
+
+    settings: Run
+    plan: chains.Layout
+    programs: Callable[[int], programs.Programs]
+    """By number of draws per chunk: all but the last are alike."""
+    shard: chains.Shard
+    key_data: np.ndarray
+    begun: float
+
+
+def check_run(run: Run) -> Run:
+    """`run` itself, or a `ValueError` about the first setting that cannot be."""
+    for name, least in (("num_chains", 1), ("num_samples", 1), ("num_burnin", 0), ("thinning", 1)):
+        if getattr(run, name) < least:
+            raise ValueError(f"{name} must be at least {least}; got {getattr(run, name)}")
+    if run.chunk_size is not None and run.chunk_size < 1:
+        raise ValueError(f"chunk_size must be at least 1; got {run.chunk_size}")
+    check_storage(run.storage, run.sink)
+    return run
+
+
+def run(key: Key, target: Target, kernel: Kernel, tuner: Tuner, settings: Run, *, name: str) -> Fit:
+    """Burn-in, then draws, of all chains.
+
+    Diagnostics, per chain: `acceptance`, `divergences`, `energy_error` (root mean square), `num_gradients`,
+    `step_size`, `log_density` (chain, draw), `chains` (their indices); and `seconds`, `damaged_chunks`,
+    `verdict` ("ok", or what is wrong with which chain). `acceptance`, `divergences` and `energy_error` are
+    those of the draws, without the burn-in. If every transition of every chain diverges, a `SamplingError`
+    ends the run.
+    """
+    shapes = jax.eval_shape(target.init, jax.random.key(0))
+    if has_batch_statistics(shapes):
+        refuse_batch_statistics()
+    _check_initial(settings, shapes)
+    plan = chains.layout(settings.num_chains, settings.placement)
+    settings = settings._replace(chunk_size=settings.chunk_size or _default_chunk_size(settings, target))
+    if settings.sink is not None:
+        settings.sink.open(fingerprint(key, target, _fingerprint_settings(settings, plan, name)))
+
+    def build(num_draws: int) -> programs.Programs:
+        return programs.build(
+            target,
+            kernel,
+            tuner,
+            plan,
+            num_draws=num_draws,
+            thinning=settings.thinning,
+            storage=settings.storage,
+            key_impl=jax.random.key_impl(key),
+        )
+
+    built = {num: build(num) for num in {work.num_draws for work in works(settings)}}
+    session = Session(
+        settings,
+        plan,
+        built.__getitem__,
+        chains.place_data(plan, target.data),
+        np.asarray(jax.random.key_data(key)),
+        time.perf_counter(),
+    )
+    return _loop(session, shapes)
+
+
+def works(settings: Run) -> list[Work]:
+    """The chunks of a run, in order."""
+    size = settings.chunk_size or 1
+
+    def parts(total: int) -> Iterator[tuple[int, int]]:
+        return ((start, min(start + size, total)) for start in range(0, total, size))
+
+    burnin = [Work("burn-in", start, stop, 0) for start, stop in parts(settings.num_burnin)]
+    first, thinning = settings.num_burnin, settings.thinning
+    return burnin + [
+        Work("sampling", first + start * thinning, first + stop * thinning, stop - start)
+        for start, stop in parts(settings.num_samples)
+    ]
+
+
+def _loop(session: Session, shapes: Any) -> Fit:
+    todo = works(session.settings)
+    state: Any = _start(session, todo[-1].num_draws)
+    template = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), state)
+    kept: list[Any] = []
+    log_densities: list[np.ndarray] = []
+    tallies: dict[str, list[report.Tally]] = {"burn-in": [], "sampling": []}
+    damaged: list[str] = []
+    step_size = np.zeros(0)
+    chunk: Chunk = {}
+    for index, work in enumerate(todo):
+        found = _read(session, index, work, damaged)
+        if found is None:
+            state, chunk = _compute(session, state, work)
+            if session.settings.sink is not None:
+                session.settings.sink.write(index, chunk)
+        else:
+            state, chunk = _Parked(unflatten("state", found, template)), found
+        step_size = chunk["state/tuning/step_size"]
+        tallies[work.stage].append(report.tally_of(chunk))
+        if work.stage == "sampling":
+            kept.append(_keep(session, chunk, shapes))
+            log_densities.append(chunk["info/log_density"])
+        everything = report.add(tallies["burn-in"] + tallies["sampling"])
+        report.require_progress(everything, step_size, is_last=index == len(todo) - 1)
+        _tell(session, work, chunk)
+    extra = {
+        "num_gradients": everything.gradients.astype(int),
+        "log_density": np.concatenate(log_densities, axis=1),
+        "damaged_chunks": tuple(damaged),
+        "seconds": time.perf_counter() - session.begun,
+    }
+    rates = report.diagnostics(report.add(tallies["sampling"]), step_size, chains.local_chains(session.plan))
+    return _fit(session, kept, chunk, {**rates, **extra}, shapes)
+
+
+class _Parked(NamedTuple):
+    """Chains on the host, read from a sink: placed on devices only if a chunk must be computed from them."""
+
+    rows: Any
+
+
+def _start(session: Session, num_draws: int) -> Any:
+    """Chains at their start; `ValueError` where the log-density is not finite."""
+    settings, plan = session.settings, session.plan
+    begin: dict[str, Any] = {"index": chains.local_chains(plan).astype(np.int32)}
+    if settings.initial is not None:
+        begin["params"] = tree.take(jax.tree.map(np.asarray, settings.initial), begin["index"])
+    state, finite = session.programs(num_draws).start(
+        chains.place_chains(plan, begin), session.shard, session.key_data
+    )
+    bad = begin["index"][~chains.fetch_chains(plan, finite)]
+    if bad.size:
+        raise ValueError(f"chains {bad.tolist()} start where the log-density or its gradient is not finite")
+    return state
+
+
+def _read(session: Session, index: int, work: Work, damaged: list[str]) -> Chunk | None:
+    """The stored chunk if it is whole and fits, on every process; a damaged one is named and redone."""
+    sink = session.settings.sink
+    if sink is None:
+        return None
+    chunk = None
+    try:
+        chunk = sink.read(index)
+    except ValueError as error:
+        damaged.append(str(error))
+        warnings.warn(f"computing chunk {index} again: {error}", RuntimeWarning, stacklevel=4)
+    expected = (work.num_draws,) if work.num_draws else ()
+    fits = chunk is not None and chunk["info/transitions"].shape[1:] == expected
+    return chunk if distributed.everywhere(fits) else None
+
+
+def _compute(session: Session, state: Any, work: Work) -> tuple[Any, Chunk]:
+    """(chains after the chunk on the devices, the chunk on the host)."""
+    plan = session.plan
+    if isinstance(state, _Parked):
+        state = chains.place_chains(plan, state.rows)
+    first = np.int32(work.start)
+    if work.stage == "burn-in":
+        last = works(session.settings)[-1].num_draws
+        state, totals = session.programs(last).burnin(
+            state, session.shard, session.key_data, first, np.int32(work.stop - work.start)
+        )
+        extra: Any = {}
+    else:
+        inputs = session.settings.storage.inputs
+        inputs = () if inputs is None else np.asarray(inputs)
+        state, totals, extra = session.programs(work.num_draws).sampling(
+            state, session.shard, session.key_data, first, inputs
+        )
+    name = "predictions" if session.settings.storage.collect == "predictions" else "draws"
+    host = chains.fetch_chains(plan, {"state": state, "info": totals, name: extra})
+    return state, flatten("", host)
+
+
+def _keep(session: Session, chunk: Chunk, shapes: Any) -> Any:
+    """What stays in memory of a chunk."""
+    collect = session.settings.storage.collect
+    if collect == "samples":
+        return unflatten("draws", chunk, shapes)
+    return chunk["predictions"].astype(np.float64).sum(0) if collect == "predictions" else None
+
+
+def _fit(session: Session, kept: list[Any], last: Chunk, diagnostics: dict[str, Any], shapes: Any) -> Fit:
+    settings = session.settings
+    num_here = len(diagnostics["chains"])
+    if settings.storage.collect == "samples":
+        return Fit(Empirical(join_draws(kept), num_chains=num_here), diagnostics)
+    if settings.storage.collect == "stored":
+        assert settings.sink is not None
+        indices = tuple(i for i, work in enumerate(works(settings)) if work.stage == "sampling")
+        dtype = settings.storage.dtype
+        template = jax.tree.map(lambda s: jax.ShapeDtypeStruct(s.shape, dtype or s.dtype), shapes)
+        stored = Stored(settings.sink, template, indices, num_here, settings.num_samples)
+        return Fit(stored, diagnostics)
+    mean = sum(kept) / (num_here * settings.num_samples)
+    final = jax.tree.map(jnp.asarray, unflatten("state/sampler/position", last, shapes))
+    return Fit(Empirical(final, num_chains=num_here), {**diagnostics, "predictions": mean.astype(np.float32)})
+
+
+def _tell(session: Session, work: Work, chunk: Chunk) -> None:
+    settings = session.settings
+    if settings.progress is None:
+        return
+    tally = report.tally_of(chunk)
+    statistics = {
+        "acceptance": float(tally.acceptance.sum() / tally.transitions.sum()),
+        "divergences": float(tally.divergences.sum()),
+        "log_density": float(np.mean(chunk["info/log_density"])),
+        "step_size": float(np.mean(chunk["state/tuning/step_size"])),
+        "seconds": time.perf_counter() - session.begun,
+    }
+    if work.stage == "burn-in":
+        settings.progress(Progress(work.stage, work.stop, settings.num_burnin, statistics))
+    else:
+        done = (work.stop - settings.num_burnin) // settings.thinning
+        settings.progress(Progress(work.stage, done, settings.num_samples, statistics))
+
+
+def _default_chunk_size(settings: Run, target: Target) -> int:
+    """Draws of about `OPERATIONS_PER_CHUNK` at a hundred gradients each, at most 50, dividing the run if
+    they can.
+
+    Every length of a chunk is compiled once, so a divisor saves a compilation.
+    """
+    shapes = jax.eval_shape(target.init, jax.random.key(0))
+    per_draw = 600.0 * tree.num_weights(shapes) * target.num_data * settings.thinning * settings.num_chains
+    most = int(min(50, settings.num_samples, max(1, OPERATIONS_PER_CHUNK // per_draw)))
+    divisor = max(size for size in range(1, most + 1) if settings.num_samples % size == 0)
+    return divisor if 2 * divisor > most else most
+
+
+def _check_initial(settings: Run, shapes: Any) -> None:
+    """`ValueError` naming the leaf of `initial` that is not one network per chain."""
+    expected = tree.named_leaves(shapes)
+    dtypes = {str(leaf.dtype): name for name, leaf in expected.items()}
+    if len(dtypes) > 1:
+        raise ValueError(f"the network mixes dtypes; one leaf of each: {dtypes}")
+    if settings.initial is None:
+        return
+    given = tree.named_leaves(settings.initial)
+    if given.keys() != expected.keys():
+        raise ValueError(
+            f"initial does not match the network: missing {sorted(expected.keys() - given.keys())}, "
+            f"unknown {sorted(given.keys() - expected.keys())}"
+        )
+    for name, leaf in given.items():
+        shape = (settings.num_chains, *expected[name].shape)
+        if leaf.shape != shape or leaf.dtype != expected[name].dtype:
+            raise ValueError(
+                f"initial leaf {name!r} must be {shape} of {expected[name].dtype}, one network per chain; "
+                f"got {leaf.shape} of {leaf.dtype}"
+            )
+
+
+def _fingerprint_settings(settings: Run, plan: chains.Layout, name: str) -> dict[str, str]:
+    initial = [checksum(np.asarray(leaf)) for leaf in jax.tree.leaves(settings.initial)]
+    inputs = settings.storage.inputs
+    return {
+        "method": name,
+        "burn-in": str(settings.num_burnin),
+        "thinning": str(settings.thinning),
+        "chunk_size": str(settings.chunk_size),
+        "chains": f"{settings.num_chains}, here {chains.local_chains(plan).tolist()}",
+        "lanes": str(plan.lanes),
+        "data_shards": str(plan.mesh.shape["data"]),
+        "collect": f"{settings.storage.collect} as {settings.storage.dtype}",
+        "inputs": "none" if inputs is None else checksum(np.asarray(inputs)),
+        "initial": ", ".join(initial) or "prior",
+    }

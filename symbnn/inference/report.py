@@ -1,0 +1,91 @@
+"""What a run says about itself: totals per chain, a verdict in words, and an error when nothing moves."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from symbnn.inference.base import Chunk
+
+LOW_ACCEPTANCE = 0.1
+MANY_DIVERGENCES = 0.01
+PATIENCE = 20
+"""Transitions after which a run in which all of them diverged is stopped."""
+
+
+class SamplingError(RuntimeError):
+    """No chain has moved: the draws would be copies of the start."""
+
+
+class Tally(NamedTuple):
+    """Sums over the transitions of one or more chunks, per chain; on the host."""
+
+    transitions: np.ndarray
+    acceptance: np.ndarray
+    divergences: np.ndarray
+    squared_energy_error: np.ndarray
+    gradients: np.ndarray
+
+
+def tally_of(chunk: Chunk) -> Tally:
+    """Totals of one chunk: burn-in chunks hold one number per chain, chunks of draws one per draw."""
+    return Tally(
+        *(
+            np.asarray(chunk[f"info/{name}"], np.float64).reshape(_rows(chunk), -1).sum(1)
+            for name in Tally._fields
+        )
+    )
+
+
+def add(tallies: Sequence[Tally]) -> Tally:
+    """Totals of several chunks."""
+    return Tally(*(np.sum(parts, axis=0) for parts in zip(*tallies, strict=True)))
+
+
+def require_progress(total: Tally, step_size: np.ndarray, *, is_last: bool) -> None:
+    """`SamplingError` if every transition of every chain has diverged so far."""
+    enough = is_last or total.transitions.min() >= PATIENCE
+    if enough and np.all(total.divergences == total.transitions):
+        raise SamplingError(
+            f"all {int(total.transitions.sum())} transitions of {len(total.transitions)} chains diverged "
+            f"(step size {step_size.min():.3g} to {step_size.max():.3g}): no chain has moved. Take a much "
+            "smaller step size or let it adapt (step_size=None), and check that the log-density is finite"
+        )
+
+
+def diagnostics(total: Tally, step_size: np.ndarray, chains: np.ndarray) -> dict[str, Any]:
+    """Per-chain rates, and a verdict."""
+    acceptance = total.acceptance / total.transitions
+    calm = np.maximum(total.transitions - total.divergences, 1)
+    return {
+        "acceptance": acceptance,
+        "divergences": total.divergences.astype(int),
+        "energy_error": np.sqrt(total.squared_energy_error / calm),
+        "num_gradients": total.gradients.astype(int),
+        "step_size": step_size,
+        "chains": chains,
+        "verdict": verdict(total, step_size, chains),
+    }
+
+
+def verdict(total: Tally, step_size: np.ndarray, chains: np.ndarray) -> str:
+    """ "ok", or a sentence per chain that is in trouble."""
+    sentences = []
+    for row, chain in enumerate(chains):
+        acceptance = total.acceptance[row] / total.transitions[row]
+        divergent = total.divergences[row] / total.transitions[row]
+        if acceptance < LOW_ACCEPTANCE:
+            sentences.append(
+                f"chain {chain} accepted {acceptance:.1%} of its proposals: "
+                f"step size {step_size[row]:.3g} is too large"
+            )
+        elif divergent > MANY_DIVERGENCES:
+            sentences.append(
+                f"chain {chain}: {int(total.divergences[row])} of {int(total.transitions[row])} "
+                "transitions diverged"
+            )
+    return "; ".join(sentences) or "ok"
+
+
+def _rows(chunk: Chunk) -> int:
+    return chunk["info/transitions"].shape[0]

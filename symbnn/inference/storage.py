@@ -1,0 +1,153 @@
+"""What a run keeps: draws in memory, draws in a sink, or predictions only; and how chunks are named.
+
+A chunk of a run is a flat dict of arrays: `state/...` (the chains after the chunk, enough to go on from),
+`info/...` and either `draws/...` or `predictions`. The iteration count is all there is of the random state:
+the key of transition t of chain c is derived from the run's key, c and t.
+"""
+
+import dataclasses
+import re
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from symbnn import tree
+from symbnn.density import Target
+from symbnn.inference.base import Chunk, Sink
+from symbnn.types import Key, Params, Samples
+
+
+class Storage(NamedTuple):
+    """What becomes of the draws."""
+
+    collect: Literal["samples", "stored", "predictions"] = "samples"
+    """`samples`: all draws in memory at the end. `stored`: draws stay in the sink, `Fit.posterior` reads
+    them on
+    demand. `predictions`: only the mean prediction at `inputs` is kept, in `diagnostics["predictions"]`."""
+    inputs: Any = None
+    dtype: Any = None
+    """Of stored draws: float32 by default; float16 or bfloat16 halve the space."""
+
+
+IN_MEMORY = Storage()
+
+
+@dataclasses.dataclass(frozen=True)
+class Stored:
+    """Draws that stay in a sink: a posterior whose memory does not grow with the number of draws."""
+
+    sink: Sink
+    template: Params
+    """One network: structure, shapes and dtypes."""
+    indices: tuple[int, ...]
+    """Chunks that hold draws, in order."""
+    num_chains: int
+    num_samples: int
+    """Per chain."""
+
+    def chunks(self) -> Iterator[Samples]:
+        """Chunk by chunk in order of time, each with axes (chain, draw, ...)."""
+        for index in self.indices:
+            chunk = self.sink.read(index)
+            if chunk is None:
+                raise ValueError(f"chunk {index} of the stored draws is gone")
+            yield unflatten("draws", chunk, self.template)
+
+    def load(self, *, every: int = 1) -> Samples:
+        """Each `every`-th draw of every chain in memory, chain-major."""
+        kept, offset = [], 0
+        for chunk in self.chunks():
+            length = jax.tree.leaves(chunk)[0].shape[1]
+            start = -offset % every
+            kept.append(jax.tree.map(lambda leaf, start=start: leaf[:, start::every], chunk))
+            offset += length
+        return join_draws(kept)
+
+    def sample(self, key: Key, num: int) -> Samples:
+        """`num` stored networks, drawn with replacement."""
+        total = self.num_chains * self.num_samples
+        picks = np.asarray(jax.random.randint(key, (num,), 0, total))
+        chain, draw = np.divmod(picks, self.num_samples)
+        result: Samples = None
+        offset = 0
+        for chunk in self.chunks():
+            length = jax.tree.leaves(chunk)[0].shape[1]
+            here = np.flatnonzero((draw >= offset) & (draw < offset + length))
+            rows = jax.tree.map(lambda leaf, h=here, o=offset: leaf[chain[h], draw[h] - o], chunk)
+            if result is None:
+                result = jax.tree.map(lambda leaf: np.zeros((num, *leaf.shape[1:]), leaf.dtype), rows)
+            for full, part in zip(jax.tree.leaves(result), jax.tree.leaves(rows), strict=True):
+                full[here] = part
+            offset += length
+        return jax.tree.map(jnp.asarray, result)
+
+    def log_prob(self, params: Params) -> Array:
+        """Logarithm of the share of stored networks equal to `params`."""
+        hits = 0
+        for chunk in self.chunks():
+            equal = jax.tree.map(
+                lambda stored, leaf: np.all(
+                    np.reshape(stored == np.asarray(leaf), (*stored.shape[:2], -1)), axis=-1
+                ),
+                chunk,
+                params,
+            )
+            hits += int(np.sum(np.logical_and.reduce(jax.tree.leaves(equal))))
+        return jnp.log(jnp.asarray(hits / (self.num_chains * self.num_samples), jnp.float32))
+
+
+def check_storage(storage: Storage, sink: Sink | None) -> None:
+    """`ValueError` where the settings do not fit together."""
+    if storage.collect not in ("samples", "stored", "predictions"):
+        raise ValueError(f"collect must be 'samples', 'stored' or 'predictions'; got {storage.collect!r}")
+    if storage.collect == "stored" and sink is None:
+        raise ValueError("collect='stored' keeps draws in a sink; none was given")
+    if (storage.collect == "predictions") != (storage.inputs is not None):
+        raise ValueError("collect='predictions' and inputs go together: the inputs are what is predicted")
+    if storage.dtype is not None and not jnp.issubdtype(storage.dtype, jnp.floating):
+        raise ValueError(f"draws are stored as floating-point numbers; got dtype {storage.dtype}")
+
+
+def flatten(prefix: str, value: Any) -> Chunk:
+    """Leaves of a tree on the host, named `prefix/path`."""
+    start = f"{prefix}/" if prefix else ""
+    return {start + name: np.asarray(leaf) for name, leaf in tree.named_leaves(value).items()}
+
+
+def unflatten(prefix: str, chunk: Chunk, template: Any) -> Any:
+    """The tree of `template`'s structure from the arrays named `prefix/...`."""
+    return tree.map_named(lambda name, leaf: chunk[f"{prefix}/{name}"], template)
+
+
+def join_draws(chunks: list[Samples]) -> Samples:
+    """Chunks (chain, draw, ...) as chain-major samples."""
+    return jax.tree.map(
+        lambda *parts: jnp.asarray(np.concatenate(parts, axis=1).reshape(-1, *parts[0].shape[2:])), *chunks
+    )
+
+
+def fingerprint(key: Key, target: Target, settings: Mapping[str, str]) -> dict[str, str]:
+    """What a stored run must agree in to be gone on with: key, data, density, settings, JAX version."""
+    shapes = jax.eval_shape(target.init, jax.random.key(0))
+    jaxpr = str(jax.make_jaxpr(target.log_likelihood)(shapes, target.data))
+    return {
+        "key": checksum(np.asarray(jax.random.key_data(key))),
+        "data": ", ".join(checksum(np.asarray(leaf)) for leaf in jax.tree.leaves(target.data)),
+        # Functions print with their address in this process, which is not part of what they compute.
+        "network": f"{zlib.crc32(re.sub(r'0x[0-9a-f]+', '', jaxpr).encode()):08x}",
+        "likelihood": target.likelihood.name,
+        "prior": target.prior.name,
+        "temperature": repr(target.temperature),
+        "jax": jax.__version__,
+        **settings,
+    }
+
+
+def checksum(array: np.ndarray) -> str:
+    """Type, shape and CRC32 of an array."""
+    return f"{array.dtype}{list(array.shape)}:{zlib.crc32(np.ascontiguousarray(array).tobytes()):08x}"
