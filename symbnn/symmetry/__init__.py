@@ -2,7 +2,9 @@
 
 from symbnn.symmetry.act import Element, act, compose, identity, inverse, random_element
 from symbnn.symmetry.alignment import Aligned, align
+from symbnn.symmetry.discover import discover
 from symbnn.symmetry.handwritten import from_axes
+from symbnn.symmetry.registry import register_rule
 from symbnn.symmetry.sorting import sort_units
 from symbnn.symmetry.spec import Group, SymmetrySpec
 from symbnn.symmetry.transpositions import kendall_tau, number_of_transpositions, random_permutation
@@ -15,6 +17,7 @@ __all__ = [
     "act",
     "align",
     "compose",
+    "discover",
     "from_axes",
     "identity",
     "inverse",
@@ -22,5 +25,6 @@ __all__ = [
     "number_of_transpositions",
     "random_element",
     "random_permutation",
+    "register_rule",
     "sort_units",
 ]

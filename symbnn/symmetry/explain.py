@@ -1,0 +1,69 @@
+"""A spec as text: what may move, what may not, and why."""
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+from symbnn.symmetry.spec import Factor, Group, Pin, SymmetrySpec
+
+
+def explain(spec: SymmetrySpec) -> str:
+    """Groups with their leaves and exponents; pinned axes by cause, losses with their source line; notes."""
+    sections = [
+        ("groups", list(_groups(spec))),
+        ("pinned as expected", list(_by_cause(pin for pin in spec.pins if pin.expected))),
+        ("pinned, a loss", [_loss(pin) for pin in spec.pins if not pin.expected]),
+        ("notes", list(spec.notes)),
+    ]
+    lines = [
+        line
+        for title, body in sections
+        if body
+        for line in (f"{title}:", *(f"  {text}" for text in body), "")
+    ]
+    return "\n".join(lines) if spec.groups else "\n".join(["no symmetries found", "", *lines])
+
+
+def _groups(spec: SymmetrySpec) -> Iterator[str]:
+    for group in spec.groups:
+        yield _title(spec, group)
+        for leaf in spec.leaves:
+            for axis, factor in leaf.factors():
+                if factor.group == group.name:
+                    shift = f" (acts on leaf + {leaf.shift:g})" if leaf.shift and any(factor.scales) else ""
+                    yield f"  {leaf.name} axis {axis}{_actions(factor)}{shift}"
+
+
+def _title(spec: SymmetrySpec, group: Group) -> str:
+    over = "".join(f" over {name} ({spec.size(name)})" for name in group.over)
+    return f"{group.name}: {group.size} units{over}; {_count(group.num_scales, 'scale')}, " + _count(
+        group.num_signs, "sign"
+    )
+
+
+def _actions(factor: Factor) -> str:
+    parts = [f" {factor.role}" if factor.role else ""]
+    if factor.scales:
+        parts.append(" scale " + " ".join(map(_exponent, factor.scales)))
+    if factor.signs:
+        parts.append(" sign " + " ".join(map(str, factor.signs)))
+    return "".join(parts)
+
+
+def _exponent(exponent: Fraction) -> str:
+    return f"+{exponent}" if exponent > 0 else str(exponent)
+
+
+def _by_cause(pins: Iterator[Pin]) -> Iterator[str]:
+    causes: dict[str, dict[str, None]] = {}
+    for pin in pins:
+        causes.setdefault(pin.reason, {})[f"{pin.leaf} axis {pin.axis}"] = None
+    for reason, places in causes.items():
+        yield f"{reason}: {', '.join(places)}"
+
+
+def _loss(pin: Pin) -> str:
+    return f"{pin.leaf} axis {pin.axis} (size {pin.size}) pinned: {pin.reason}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number or 'no'} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,213 @@
+"""A jaxpr as a straight-line program: calls inlined, loops and branches turned into links between values.
+
+Every call is walked afresh, so a layer that is called twice is described twice. A loop body is walked once:
+`link` says that what leaves an iteration and what enters the next transform alike, which replaces a fixpoint.
+`scan_x` and `scan_y` take the scanned axis off a value and put it back. Reading a constant makes a new value
+each time, so two layers that share a mask of ones do not become one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+
+BODY_OF_CALL = {
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "core_call": "call_jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "custom_vjp_call_jaxpr": "fun_jaxpr",
+    "remat2": "jaxpr",
+    "remat": "jaxpr",
+    "checkpoint": "jaxpr",
+}
+
+
+@dataclass(eq=False)
+class Loop:
+    """The scanned axis of one scan. It is fixed when iterations depend on each other through a carry."""
+
+    length: int
+    is_ordered: bool
+
+
+@dataclass(eq=False)
+class Value:
+    """An array in the program; `loops` are those whose every iteration has its own."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    loops: tuple[Loop, ...] = ()
+    constant: Any = None
+    """The array of a constant, as NumPy; None for everything else."""
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def is_float(self) -> bool:
+        """Whether it holds real or complex numbers, which may be rescaled."""
+        return bool(jax.numpy.issubdtype(self.dtype, jax.numpy.inexact))
+
+
+@dataclass(eq=False)
+class Equation:
+    """One primitive applied to values. `is_used` tells which results anything depends on."""
+
+    primitive: str
+    params: dict[str, Any]
+    operands: tuple[Value, ...]
+    results: tuple[Value, ...]
+    where: Any = None
+    is_used: tuple[bool, ...] = ()
+
+
+class Program(NamedTuple):
+    """Straight-line program; equations that no output depends on are gone."""
+
+    equations: list[Equation]
+    inputs: list[Value]
+    outputs: list[Value]
+
+
+def flatten(closed: ClosedJaxpr) -> Program:
+    """The program of a traced function."""
+    walker = _Walker()
+    inputs = [_value(variable.aval, ()) for variable in closed.jaxpr.invars]
+    outputs = walker.call(closed, inputs, ())
+    return Program(_live(walker.equations, outputs), inputs, outputs)
+
+
+def constant(array: Any) -> Value:
+    """A value for an array that is part of the program."""
+    dtype = array.dtype if hasattr(array, "dtype") else np.asarray(array).dtype
+    if jax.numpy.issubdtype(dtype, jax.dtypes.extended):
+        # Random keys have no NumPy form; nothing about their positions is known.
+        return Value(tuple(array.shape), dtype, constant=_distinct(array.shape))
+    array = np.asarray(array)
+    return Value(array.shape, array.dtype, constant=array)
+
+
+@dataclass
+class _Walker:
+    equations: list[Equation] = field(default_factory=list)
+
+    def call(
+        self, body: ClosedJaxpr | Jaxpr, arguments: Sequence[Value], loops: tuple[Loop, ...]
+    ) -> list[Value]:
+        jaxpr, constants = (body.jaxpr, body.consts) if isinstance(body, ClosedJaxpr) else (body, [])
+        arrays = dict(zip(jaxpr.constvars, constants, strict=True))
+        known = dict(zip(jaxpr.invars, arguments, strict=True))
+
+        def read(atom: Any) -> Value:
+            if isinstance(atom, Literal):
+                return constant(atom.val)
+            return constant(arrays[atom]) if atom in arrays else known[atom]
+
+        for equation in jaxpr.eqns:
+            operands = [read(atom) for atom in equation.invars]
+            results = self.equation(equation, operands, loops)
+            known.update(zip(equation.outvars, results, strict=True))
+        return [read(atom) for atom in jaxpr.outvars]
+
+    def equation(self, equation: Any, operands: list[Value], loops: tuple[Loop, ...]) -> list[Value]:
+        name, params = equation.primitive.name, equation.params
+        if name in BODY_OF_CALL and BODY_OF_CALL[name] in params:
+            return self.call(params[BODY_OF_CALL[name]], operands, loops)
+        if name == "scan":
+            return self.scan(equation, operands, loops)
+        if name == "while":
+            return self.while_loop(equation, operands, loops)
+        if name == "cond":
+            branches = [self.call(branch, operands[1:], loops) for branch in params["branches"]]
+            return [
+                self.emit("phi", (operands[0], *cases), equation, loops)
+                for cases in zip(*branches, strict=True)
+            ]
+        results = [_value(variable.aval, loops) for variable in equation.outvars]
+        self.equations.append(Equation(name, params, tuple(operands), tuple(results), equation.source_info))
+        return results
+
+    def emit(self, name: str, operands: tuple[Value, ...], equation: Any, loops: tuple[Loop, ...]) -> Value:
+        """Append a pseudo-equation whose result looks like its last operand."""
+        result = _value(operands[-1], loops)
+        self.equations.append(Equation(name, {}, operands, (result,), equation.source_info))
+        return result
+
+    def scan(self, equation: Any, operands: list[Value], loops: tuple[Loop, ...]) -> list[Value]:
+        params = equation.params
+        num_constants, num_carry = params["num_consts"], params["num_carry"]
+        loop = Loop(params["length"], is_ordered=num_carry > 0)
+        constants, initial, scanned = _parts(operands, num_constants, num_carry)
+        carry = [self.emit("link_init", (value,), equation, loops) for value in initial]
+        slices = [self._slice(value, loop, equation, loops) for value in scanned]
+        results = self.call(params["jaxpr"], [*constants, *carry, *slices], (*loops, loop))
+        self._link(results[:num_carry], carry, (), equation)
+        stacked = [self._stack(value, loop, equation, loops) for value in results[num_carry:]]
+        return [*carry, *stacked]
+
+    def while_loop(self, equation: Any, operands: list[Value], loops: tuple[Loop, ...]) -> list[Value]:
+        params = equation.params
+        condition_constants, body_constants, initial = _parts(
+            operands, params["cond_nconsts"], params["body_nconsts"]
+        )
+        carry = [self.emit("link_init", (value,), equation, loops) for value in initial]
+        goes_on = self.call(params["cond_jaxpr"], [*condition_constants, *carry], loops)
+        leaving = self.call(params["body_jaxpr"], [*body_constants, *carry], loops)
+        self._link(leaving, carry, tuple(goes_on), equation)
+        return carry
+
+    def _link(
+        self, leaving: list[Value], carry: list[Value], condition: tuple[Value, ...], equation: Any
+    ) -> None:
+        for value, entering in zip(leaving, carry, strict=True):
+            operands = (value, *condition)
+            self.equations.append(Equation("link", {}, operands, (entering,), equation.source_info))
+
+    def _slice(self, value: Value, loop: Loop, equation: Any, loops: tuple[Loop, ...]) -> Value:
+        result = Value(value.shape[1:], value.dtype, (*loops, loop))
+        self.equations.append(Equation("scan_x", {"loop": loop}, (value,), (result,), equation.source_info))
+        return result
+
+    def _stack(self, value: Value, loop: Loop, equation: Any, loops: tuple[Loop, ...]) -> Value:
+        result = Value((loop.length, *value.shape), value.dtype, loops)
+        self.equations.append(Equation("scan_y", {"loop": loop}, (value,), (result,), equation.source_info))
+        return result
+
+
+def _value(aval: Any, loops: tuple[Loop, ...]) -> Value:
+    return Value(tuple(aval.shape), aval.dtype, loops)
+
+
+def _distinct(shape: tuple[int, ...]) -> np.ndarray:
+    return np.arange(1, 1 + np.prod(shape, dtype=np.int64)).reshape(shape)
+
+
+def _parts(values: list[Value], *counts: int) -> list[list[Value]]:
+    parts, start = [], 0
+    for count in counts:
+        parts.append(values[start : start + count])
+        start += count
+    return [*parts, values[start:]]
+
+
+def _live(equations: list[Equation], outputs: list[Value]) -> list[Equation]:
+    """The equations that an output depends on; links make it a fixpoint."""
+    needed = dict.fromkeys(outputs)
+    count = -1
+    while count != len(needed):
+        count = len(needed)
+        for equation in reversed(equations):
+            if any(value in needed for value in equation.results):
+                needed.update(dict.fromkeys(equation.operands))
+    live = [equation for equation in equations if any(value in needed for value in equation.results)]
+    for equation in live:
+        equation.is_used = tuple(value in needed for value in equation.results)
+    return live

@@ -1,0 +1,40 @@
+"""Names for groups: after the layer that first produces the units."""
+
+from collections.abc import Mapping
+
+from symbnn.symmetry.words import Atom
+
+COLLECTION = "params/"
+"""Flax's top level, which says nothing about a layer."""
+
+
+def name_classes(places: Mapping[Atom, list[str]], over: Mapping[Atom, list[Atom]]) -> dict[Atom, str]:
+    """One name per class from the names of its leaves, first producer first.
+
+    Where one layer names several classes, those that others vary over are its `.heads`, those that vary over
+    them its `.channels`; any further ones are numbered.
+    """
+    bases = {atom: _base(names[0]) for atom, names in places.items()}
+    varied = {d: None for dependent in over.values() for d in dependent}
+    labels: dict[Atom, str] = {}
+    for atom, base in bases.items():
+        has_namesake = sum(other == base for other in bases.values()) > 1
+        if has_namesake and atom in varied:
+            base += ".heads"
+        elif has_namesake and over.get(atom):
+            base += ".channels"
+        labels[atom] = _numbered(base, labels)
+    return labels
+
+
+def _base(leaf: str) -> str:
+    leaf = leaf.removeprefix(COLLECTION)
+    return leaf.rsplit("/", 1)[0]
+
+
+def _numbered(name: str, labels: Mapping[Atom, str]) -> str:
+    taken, number, candidate = {*labels.values()}, 0, name
+    while candidate in taken:
+        number += 1
+        candidate = f"{name}[{number}]"
+    return candidate
