@@ -2,7 +2,7 @@
 
 from symbnn.density.likelihoods import Likelihood, bernoulli, categorical, gaussian, heteroscedastic
 from symbnn.density.noise import learn_noise
-from symbnn.density.priors import Prior, gaussian_prior, laplace_prior
+from symbnn.density.priors import Prior, draw_like, gaussian_prior, laplace_prior
 from symbnn.density.target import Batch, Target, has_batch_statistics, refuse_batch_statistics, target
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "Target",
     "bernoulli",
     "categorical",
+    "draw_like",
     "gaussian",
     "gaussian_prior",
     "has_batch_statistics",

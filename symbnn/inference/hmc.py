@@ -16,11 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from symbnn.density import Target
+from symbnn.density import Target, draw_like
 from symbnn.inference import adaptation, driver
 from symbnn.inference.base import Fit, Method, ProgressCallback, Sink
 from symbnn.inference.chains import EVERYWHERE, Placement
-from symbnn.inference.kernels import ChainDensity, Info, Kernel, Tuning, is_divergence, normal_like
+from symbnn.inference.kernels import ChainDensity, Info, Kernel, Tuning, is_divergence
 from symbnn.inference.storage import IN_MEMORY, Storage
 from symbnn.types import Key, Params, Samples
 
@@ -112,9 +112,10 @@ def build_kernel(*, num_steps: int | None, jitter: float = 0.0, max_num_steps: i
         return HMCState(params, *density.likelihood_and_gradient(params))
 
     def step(key: Key, state: HMCState, tuning: Tuning, density: ChainDensity) -> tuple[HMCState, Info]:
-        key_momentum, key_jitter, key_accept = jax.random.split(key, 3)
+        key_momentum, key_uniform = jax.random.split(key)
+        for_jitter, for_acceptance = jax.random.uniform(key_uniform, (2,))
         momentum = sample_momentum(key_momentum, state.position, tuning.inverse_mass)
-        factor = 1.0 + jitter * jax.random.uniform(key_jitter, (), minval=-1.0, maxval=1.0)
+        factor = 1.0 + jitter * (2.0 * for_jitter - 1.0)
         size = (tuning.step_size * factor).astype(state.log_likelihood.dtype)
         count: Any = num_steps
         if count is None:
@@ -125,7 +126,7 @@ def build_kernel(*, num_steps: int | None, jitter: float = 0.0, max_num_steps: i
         )
         energy_error = kinetic_difference(end, momentum, tuning.inverse_mass) - gain
         probability = jnp.where(jnp.isnan(energy_error), 0.0, jnp.exp(-jnp.maximum(energy_error, 0.0)))
-        accept = jax.random.uniform(key_accept) < probability
+        accept = for_acceptance < probability
         new = jax.tree.map(lambda a, b: jnp.where(accept, a, b), proposal, state)
         log_density = density.assemble(new.position, new.log_likelihood)
         divergent = is_divergence(energy_error)
@@ -160,7 +161,7 @@ def leapfrog(
 
 def sample_momentum(key: Key, params: Params, inverse_mass: Params) -> Params:
     """p ~ N(0, M)."""
-    return jax.tree.map(lambda z, v: z / jnp.sqrt(v), normal_like(key, params), inverse_mass)
+    return jax.tree.map(lambda z, v: z / jnp.sqrt(v), draw_like(key, params), inverse_mass)
 
 
 def kinetic_difference(new: Params, old: Params, inverse_mass: Params) -> Array:

@@ -110,13 +110,5 @@ def is_divergence(energy_error: Array) -> Array:
     return ~(energy_error < DIVERGENCE)
 
 
-def normal_like(key: Key, params: Params) -> Params:
-    """Standard normal numbers in the shape of `params`."""
-    leaves, structure = jax.tree.flatten(params)
-    keys = jax.random.split(key, len(leaves))
-    noise = [jax.random.normal(k, leaf.shape, leaf.dtype) for k, leaf in zip(keys, leaves, strict=True)]
-    return jax.tree.unflatten(structure, noise)
-
-
 def _total(tree: Params) -> Array:
     return jax.tree.reduce(jnp.add, jax.tree.map(jnp.sum, tree))

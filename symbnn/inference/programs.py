@@ -80,18 +80,18 @@ def build(
         sampler = kernel.init(keys.named(key, "sampler"), params, density)
         return Chain(begin["index"], sampler, *tuner.init(params)), jnp.all(jnp.stack(finite))
 
-    def transition(chain: Chain, density: ChainDensity, key_data: Array, index: Array) -> tuple[Chain, Info]:
-        key = jax.random.fold_in(keys.named(chain_key(key_data, chain.number), "transitions"), index)
+    def transition(chain: Chain, density: ChainDensity, key: Array, index: Array) -> tuple[Chain, Info]:
+        key = jax.random.fold_in(key, index)
         sampler, info = kernel.step(key, chain.sampler, chain.tuning, density)
         return chain._replace(sampler=sampler), info
 
     def burnin(
         chain: Chain, shard: chains.Shard, key_data: Array, first: Array, number: Array
     ) -> tuple[Chain, Totals]:
-        density = density_of(shard)
+        density, key = density_of(shard), keys.named(chain_key(key_data, chain.number), "transitions")
 
         def body(offset: Array, carry: tuple[Chain, Totals]) -> tuple[Chain, Totals]:
-            chain, info = transition(carry[0], density, key_data, first + offset)
+            chain, info = transition(carry[0], density, key, first + offset)
             tuning, state = tuner.update(
                 first + offset, chain.adaptation, chain.tuning, chain.sampler.position, info
             )
@@ -99,9 +99,9 @@ def build(
 
         return jax.lax.fori_loop(0, number, body, (chain, _no_transitions()))
 
-    def draw(chain: Chain, density: ChainDensity, key_data: Array, first: Array) -> tuple[Chain, Totals]:
+    def draw(chain: Chain, density: ChainDensity, key: Array, first: Array) -> tuple[Chain, Totals]:
         def body(offset: Array, carry: tuple[Chain, Totals]) -> tuple[Chain, Totals]:
-            chain, info = transition(carry[0], density, key_data, first + offset)
+            chain, info = transition(carry[0], density, key, first + offset)
             return chain, _add(carry[1], info)
 
         return jax.lax.fori_loop(0, thinning, body, (chain, _no_transitions()))
@@ -109,7 +109,7 @@ def build(
     def sampling(
         chain: Chain, shard: chains.Shard, key_data: Array, first: Array, inputs: Any
     ) -> tuple[Chain, Totals, Any]:
-        density = density_of(shard)
+        density, key = density_of(shard), keys.named(chain_key(key_data, chain.number), "transitions")
 
         def stored(params: Any) -> Any:
             cast = (lambda leaf: leaf) if storage.dtype is None else (lambda leaf: leaf.astype(storage.dtype))
@@ -119,7 +119,7 @@ def build(
             return target.likelihood.predictive(target.model.apply(params, inputs))
 
         def body(carry: tuple[Chain, Any], offset: Array) -> tuple[tuple[Chain, Any], Any]:
-            chain, totals = draw(carry[0], density, key_data, first + offset * thinning)
+            chain, totals = draw(carry[0], density, key, first + offset * thinning)
             if storage.collect == "predictions":
                 return (chain, carry[1] + predicted(chain.sampler.position)), (totals, None)
             return (chain, None), (totals, stored(chain.sampler.position))
