@@ -24,7 +24,7 @@ from symbnn import keys, tree
 from symbnn.density import Batch, Target, has_batch_statistics
 from symbnn.inference.base import Progress, ProgressCallback
 from symbnn.inference.recipe import Recipe
-from symbnn.types import Key, Params
+from symbnn.types import Key, Params, Samples
 
 Loss = Callable[[Params, Params, Batch, Key], tuple[Array, Params]]
 """(weights, statistics, batch, key) -> (loss per data point, new statistics). Must be hashable."""
@@ -107,7 +107,7 @@ def train(
 ) -> Trained:
     """Train all members for `recipe.epochs`; leaves of `weights` and `statistics` have a member axis."""
     state = initial_state(recipe, weights, statistics, data.inputs.shape[0])
-    size = _epochs_per_chunk(recipe.epochs)
+    size = equal_part(recipe.epochs)
     losses = []
     for first in range(0, recipe.epochs, size):
         state, chunk = advance(loss, recipe, size, state, member_keys, data, first)
@@ -117,6 +117,21 @@ def train(
             statistic = {"loss": float(jnp.mean(chunk[:, -1])), "members_with_nonfinite_loss": float(bad)}
             progress(Progress(stage, first + size, recipe.epochs, statistic))
     return Trained(state.weights, state.statistics, jnp.concatenate(losses, axis=1), state.num_nonfinite)
+
+
+def pretrain(
+    member_keys: Key, target: Target, starts: Samples, recipe: Recipe, progress: ProgressCallback | None
+) -> tuple[Samples, dict[str, Array]]:
+    """MAP training of every start, for methods that work around a mode; with its diagnostics."""
+    recipe.check_data(target.num_data)
+    weights, statistics = split_statistics(starts)
+    loss = NetworkLoss(problem_of(target), with_prior=True)
+    trained = train(
+        loss, recipe, member_keys, weights, statistics, target.data, progress=progress, stage="pretraining"
+    )
+    warn_nonfinite("pretraining", trained.num_nonfinite)
+    diagnostics = {"loss": trained.losses, "num_nonfinite": trained.num_nonfinite}
+    return join_statistics(trained.weights, trained.statistics), diagnostics
 
 
 def initial_state(recipe: Recipe, weights: Params, statistics: Params, num_data: int) -> TrainingState:
@@ -146,6 +161,11 @@ def advance(
         )
 
     return jax.vmap(member)(state, member_keys)
+
+
+def equal_part(total: int) -> int:
+    """The largest divisor of `total` that gives at least twenty reports: chunks of one size compile once."""
+    return next(size for size in range(max(1, total // 20), 0, -1) if total % size == 0)
 
 
 def warn_nonfinite(method: str, num_nonfinite: Array) -> None:
@@ -193,8 +213,3 @@ def _epoch(
 
 def _optimizer(recipe: Recipe, num_data: int) -> optax.GradientTransformation:
     return recipe.build(num_data // recipe.batch_size)
-
-
-def _epochs_per_chunk(epochs: int) -> int:
-    """The largest divisor of `epochs` that still gives at least twenty reports: equal chunks compile once."""
-    return next(size for size in range(max(1, epochs // 20), 0, -1) if epochs % size == 0)

@@ -19,12 +19,17 @@ from symbnn.types import Key, Params, Samples
 
 
 class Reading(NamedTuple):
-    """A leaf axis that reads units: viewed as (outer, units, inner), one unit per middle position."""
+    """A stretch of a leaf axis that reads units: from `start`, viewed as (outer, units, inner)."""
 
     leaf: str
     axis: int
+    start: int
     outer: int
     inner: int
+
+    def stop(self, size: int) -> int:
+        """End of the stretch for `size` units."""
+        return self.start + self.outer * size * self.inner
 
 
 class Units(NamedTuple):
@@ -50,12 +55,12 @@ class DroppedUnits:
             raise ValueError(f"rate is a probability in [0, 1); got {self.rate}")
         leaves = tree.named_leaves(self.samples)
         for group in self.units:
-            for leaf, axis, outer, inner in group.readings:
-                size = leaves[leaf].shape[axis + 1] if leaf in leaves else None
-                if size != outer * group.size * inner:
+            for reading in group.readings:
+                length = leaves[reading.leaf].shape[reading.axis + 1] if reading.leaf in leaves else None
+                if length is None or reading.stop(group.size) > length:
                     raise ValueError(
-                        f"units {group.name!r}: leaf {leaf!r} has {size} positions on axis {axis}; "
-                        f"expected {outer} x {group.size} x {inner}"
+                        f"units {group.name!r}: leaf {reading.leaf!r} has {length} positions on axis "
+                        f"{reading.axis}; {group.size} units are read up to {reading.stop(group.size)}"
                     )
 
     def sample(self, key: Key, num: int) -> Samples:
@@ -124,13 +129,16 @@ def kept_units(params: Params, units: tuple[Units, ...]) -> dict[str, Array]:
 
 
 def _along(array: Array, reading: Reading, factor: Array) -> Array:
-    """`factor` repeated to the whole axis and shaped to multiply `array`."""
-    whole = jnp.tile(jnp.repeat(factor, reading.inner), reading.outer)
+    """`factor` spread over its stretch of the axis, one elsewhere, shaped to multiply `array`."""
+    stretch = jnp.tile(jnp.repeat(factor, reading.inner), reading.outer)
+    whole = jnp.ones(array.shape[reading.axis], array.dtype)
+    whole = whole.at[reading.start : reading.stop(factor.shape[0])].set(stretch)
     shape = [1] * array.ndim
     shape[reading.axis] = whole.shape[0]
     return whole.reshape(shape)
 
 
 def _is_read(array: Array, reading: Reading, size: int) -> Array:
-    moved = jnp.moveaxis(array, reading.axis, 0).reshape(reading.outer, size, -1)
-    return jnp.any(moved != 0, axis=(0, 2))
+    """Whether any weight that reads a unit is not zero."""
+    moved = jnp.moveaxis(array, reading.axis, 0)[reading.start : reading.stop(size)]
+    return jnp.any(moved.reshape(reading.outer, size, -1) != 0, axis=(0, 2))

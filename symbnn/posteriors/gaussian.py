@@ -86,11 +86,12 @@ class LowRankGaussian:
     def log_prob(self, params: Params) -> Float[Array, ""]:
         """Log-density by the matrix inversion and determinant lemmas, O(weights · rank²).
 
-        Without `std` the law lives on an affine subspace and has no density: a `ValueError`.
+        Without `std` and with fewer factors than weights the law lives on an affine subspace and has no
+        density: a `ValueError`.
         """
-        if self.std is None:
-            raise ValueError("a LowRankGaussian without std has no density; give std, or fit one with it")
         check_same_shapes("params", params, self.mean)
+        if self.std is None:
+            return self._log_prob_of_factors(params)
         difference = _difference(params, self.mean)
         whitened = jax.tree.map(lambda f, s: f / s, self.factors, self.std)
         gram = jnp.eye(self.rank) + _gram(whitened)
@@ -99,6 +100,24 @@ class LowRankGaussian:
         half = jax.scipy.linalg.solve_triangular(cholesky, projected, lower=True)
         log_determinant = jnp.sum(jnp.log(jnp.diagonal(cholesky)))
         return _diagonal_log_prob(difference, self.std) + 0.5 * jnp.sum(half**2) - log_determinant
+
+    def _log_prob_of_factors(self, params: Params) -> Float[Array, ""]:
+        """Log-density from the covariance of the factors alone, which must have full rank."""
+        num_weights = tree.num_weights(self.mean)
+        if self.rank < num_weights:
+            raise ValueError(
+                f"a LowRankGaussian of rank {self.rank} without std has no density over {num_weights} weights"
+            )
+        flat = jnp.concatenate(
+            [leaf.reshape(self.rank, -1) for leaf in jax.tree.leaves(self.factors)], axis=1
+        )
+        difference = jnp.concatenate(
+            [leaf.reshape(-1) for leaf in jax.tree.leaves(_difference(params, self.mean))]
+        )
+        cholesky = jnp.linalg.cholesky(flat.T @ flat)
+        half = jax.scipy.linalg.solve_triangular(cholesky, difference, lower=True)
+        log_determinant = jnp.sum(jnp.log(jnp.diagonal(cholesky)))
+        return -0.5 * (jnp.sum(half**2) + num_weights * LOG_TWO_PI) - log_determinant
 
 
 @register()

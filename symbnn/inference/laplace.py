@@ -1,0 +1,195 @@
+"""Laplace's approximation: a Gaussian with the curvature of the log-posterior at its mode.
+
+    precision = ( G + diag 1/σ² ) / T,   G the generalised Gauss-Newton matrix, σ the prior's scales
+
+| structure  | of G is kept                 | posterior          |
+|------------|------------------------------|--------------------|
+| `diagonal` | the diagonal                 | `DiagonalGaussian` |
+| `low_rank` | the `rank` largest eigenpairs | `LowRankPrecision` |
+| `full`     | everything                   | `LowRankGaussian`  |
+
+`leaves` restricts it to some leaves, with the others known (`FixedLeaves`): `"last_layer"`, or names or
+prefixes of names (MacKay 1992; Ritter et al. 2018; Daxberger et al. 2021).
+"""
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float
+
+from symbnn import keys, tree
+from symbnn.density import Batch, Likelihood, Target, has_batch_statistics, refuse_batch_statistics
+from symbnn.inference import curvature
+from symbnn.inference.base import ProgressCallback
+from symbnn.inference.last_layer import last_layer
+from symbnn.inference.multimode import ModeMethod
+from symbnn.inference.recipe import Recipe, check_count
+from symbnn.inference.training import Problem, pretrain, problem_of
+from symbnn.inference.variational import is_quadratic
+from symbnn.names import lookup, nearest
+from symbnn.posteriors import DiagonalGaussian, FixedLeaves, LowRankGaussian, LowRankPrecision
+from symbnn.types import Key, Params, Samples
+
+
+def laplace(
+    *,
+    structure: str = "diagonal",
+    leaves: str | Sequence[str] | None = None,
+    rank: int = 20,
+    pretrain_epochs: int = 50,
+    batch_size: int = 100,
+    learning_rate: float = 1e-3,
+    chunk_size: int = 32,
+    initial: Params | None = None,
+    progress: ProgressCallback | None = None,
+) -> ModeMethod:
+    """Train to the mode for `pretrain_epochs` from `initial`, then fit the Gaussian around it.
+
+    With `pretrain_epochs=0` the start is taken for the mode. `chunk_size` inputs are differentiated at once.
+    The prior must be Gaussian. Diagnostics: `loss` and `num_nonfinite` of the training, and
+    `num_nonfinite_values` of the posterior.
+    """
+    build = lookup(STRUCTURES, structure, "structure")
+    check_count("pretrain_epochs", pretrain_epochs, least=0)
+    recipe = Recipe(max(1, pretrain_epochs), batch_size, learning_rate=learning_rate)
+    settings = Settings(build, rank, chunk_size)
+    check_count("rank", rank)
+    check_count("chunk_size", chunk_size)
+
+    def fit_modes(mode_keys: Key, target: Target, starts: Samples) -> tuple[Any, dict[str, Any]]:
+        if has_batch_statistics(starts):
+            refuse_batch_statistics()
+        if not is_quadratic(target.prior, tree.take(starts, 0)):
+            raise ValueError(f"laplace needs a Gaussian prior; got {target.prior.name}")
+        free = None if leaves is None else free_leaves(leaves, target, tree.take(starts, 0))
+        modes = starts
+        diagnostics: dict[str, Any] = {}
+        if pretrain_epochs:
+            modes, diagnostics = pretrain(mode_keys, target, starts, recipe, progress)
+        posterior = _fit(problem_of(target), settings, free, mode_keys, modes, target.data)
+        return posterior, diagnostics | {"num_nonfinite_values": _count_nonfinite(posterior)}
+
+    return ModeMethod(fit_modes, initial)
+
+
+class Settings(NamedTuple):
+    """What the compiled fit depends on."""
+
+    build: Any
+    rank: int
+    chunk_size: int
+
+
+class Curved(NamedTuple):
+    """A mode as flat weights, with all that its Gaussian is made of."""
+
+    weights: Float[Array, " p"]
+    outputs: curvature.Outputs
+    likelihood: Likelihood
+    prior_precision: Float[Array, " p"]
+    temperature: float
+    unravel: Callable[[Array], Params]
+
+
+def free_leaves(leaves: str | Sequence[str], target: Target, params: Params) -> tuple[str, ...]:
+    """Names of the leaves meant: the last layer, or all that start with one of the given names."""
+    if leaves == "last_layer":
+        return last_layer(target.model.apply, params, target.data.inputs[:1])
+    known = tree.named_leaves(params)
+    wanted = (leaves,) if isinstance(leaves, str) else tuple(leaves)
+    for prefix in wanted:
+        if not any(_is_below(name, prefix) for name in known):
+            raise ValueError(f"unknown leaf {prefix!r}; {nearest(prefix, [*known, 'last_layer'])}")
+    return tuple(name for name in known if any(_is_below(name, prefix) for prefix in wanted))
+
+
+@functools.partial(jax.jit, static_argnames=("problem", "settings", "free"))
+def _fit(
+    problem: Problem,
+    settings: Settings,
+    free: tuple[str, ...] | None,
+    mode_keys: Key,
+    modes: Samples,
+    data: Batch,
+) -> Any:
+    """The Gaussian around every mode, one mode after the other."""
+
+    def one(pair: tuple[Key, Params]) -> Any:
+        key, params = pair
+        gaussian = settings.build(
+            keys.named(key, "curvature"), _curved(problem, free, params), data, settings
+        )
+        return gaussian if free is None else FixedLeaves(params, gaussian)
+
+    return jax.lax.map(one, (mode_keys, modes))
+
+
+def _curved(problem: Problem, free: tuple[str, ...] | None, params: Params) -> Curved:
+    stds = problem.prior.scales(params)
+    precision = tree.map_named(lambda name, leaf: jnp.full_like(leaf, stds[name] ** -2.0), params)
+    if free is not None:
+        precision = {name: tree.named_leaves(precision)[name] for name in free}
+    chosen = params if free is None else {name: tree.named_leaves(params)[name] for name in free}
+    weights, unravel = ravel_pytree(chosen)
+
+    def outputs(flat: Array, inputs: Array) -> Array:
+        moved = unravel(flat)
+        if free is not None:
+            moved = tree.map_named(lambda name, leaf: moved.get(name, leaf), params)
+        return problem.model.apply(moved, inputs)
+
+    return Curved(
+        weights, outputs, problem.likelihood, ravel_pytree(precision)[0], problem.temperature, unravel
+    )
+
+
+def _diagonal(key: Key, mode: Curved, data: Batch, settings: Settings) -> DiagonalGaussian:
+    diagonal = curvature.diagonal(
+        mode.outputs, mode.likelihood, mode.weights, data, chunk_size=settings.chunk_size
+    )
+    std = jnp.sqrt(mode.temperature / (diagonal + mode.prior_precision))
+    return DiagonalGaussian(mode.unravel(mode.weights), mode.unravel(std))
+
+
+def _low_rank(key: Key, mode: Curved, data: Batch, settings: Settings) -> LowRankPrecision:
+    factors = curvature.low_rank(
+        key,
+        mode.outputs,
+        mode.likelihood,
+        mode.weights,
+        data,
+        rank=settings.rank,
+        chunk_size=settings.chunk_size,
+    )
+    std = jnp.sqrt(mode.temperature / mode.prior_precision)
+    factors = jax.vmap(mode.unravel)(factors / math.sqrt(mode.temperature))
+    return LowRankPrecision(mode.unravel(mode.weights), mode.unravel(std), factors)
+
+
+def _full(key: Key, mode: Curved, data: Batch, settings: Settings) -> LowRankGaussian:
+    """precision = L Lᵀ, so the rows of L⁻¹ are factors of the covariance."""
+    matrix = curvature.full(mode.outputs, mode.likelihood, mode.weights, data, chunk_size=settings.chunk_size)
+    precision = (matrix + jnp.diag(mode.prior_precision)) / mode.temperature
+    cholesky = jnp.linalg.cholesky(precision)
+    factors = jax.scipy.linalg.solve_triangular(
+        cholesky, jnp.eye(len(matrix), dtype=matrix.dtype), lower=True
+    )
+    return LowRankGaussian(mode.unravel(mode.weights), jax.vmap(mode.unravel)(factors))
+
+
+STRUCTURES: dict[str, Callable[..., Any]] = {"diagonal": _diagonal, "low_rank": _low_rank, "full": _full}
+
+
+def _is_below(name: str, prefix: str) -> bool:
+    return name == prefix or name.startswith(f"{prefix}/")
+
+
+def _count_nonfinite(modes: Any) -> Array:
+    """Values that are not finite, per mode."""
+    bad = [jnp.sum(~jnp.isfinite(leaf.reshape(leaf.shape[0], -1)), axis=1) for leaf in jax.tree.leaves(modes)]
+    return jnp.sum(jnp.stack(bad), axis=0)

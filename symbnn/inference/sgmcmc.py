@@ -1,0 +1,220 @@
+"""Stochastic-gradient MCMC: Langevin and Hamiltonian dynamics on minibatches.
+
+| algorithm | dynamics                                                                      |
+|-----------|-------------------------------------------------------------------------------|
+| `sgld`    | w ← w + ε g + √(2ε) n                                  (Welling and Teh 2011) |
+| `sghmc`   | w ← w + ε v,  v ← (1 - αε) v + ε g + √(2αε) n          (Chen et al. 2014)     |
+
+g = ∇((N/B) Σ_batch log p(y | x, w) + log p(w)) / T, one batched gradient per step. The integrators are
+BlackJAX's; its own gradient estimators map a likelihood over single examples, which is many times slower.
+
+A run is `num_cycles` cycles of `num_burnin` steps followed by draws, `thinning` steps apart. With
+`schedule="cosine"` the step size falls from ε to zero within each cycle and the burn-in of a cycle has no
+noise: it looks for a new mode (cyclical SGMCMC, Zhang et al. 2020).
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from blackjax.sgmcmc import diffusions
+from jaxtyping import Array
+
+from symbnn import keys
+from symbnn.density import Batch, Target, has_batch_statistics, refuse_batch_statistics
+from symbnn.inference.base import Progress, ProgressCallback
+from symbnn.inference.multimode import ModeMethod
+from symbnn.inference.recipe import check_count
+from symbnn.inference.training import Problem, equal_part, problem_of, warn_nonfinite
+from symbnn.names import lookup
+from symbnn.posteriors import Empirical
+from symbnn.types import Key, Params, Samples
+
+
+class ChainState(NamedTuple):
+    """Position, momentum (unused by `sgld`), and steps whose gradient was not finite."""
+
+    position: Params
+    momentum: Params
+    num_nonfinite: Array
+
+
+class Dynamics(NamedTuple):
+    """What the compiled chain depends on."""
+
+    algorithm: str
+    friction: float
+    batch_size: int
+
+
+def sgmcmc(
+    *,
+    num_samples: int,
+    step_size: float,
+    algorithm: str = "sghmc",
+    schedule: str = "constant",
+    num_cycles: int = 1,
+    num_burnin: int = 1000,
+    thinning: int = 10,
+    friction: float = 10.0,
+    batch_size: int = 100,
+    initial: Params | None = None,
+    progress: ProgressCallback | None = None,
+) -> ModeMethod:
+    """One chain of `num_samples` draws as an `Empirical` posterior; `multimode` runs many side by side.
+
+    `num_burnin` and `thinning` count steps, `num_burnin` in every cycle. `friction` is α of `sghmc`.
+    Diagnostics: `num_nonfinite`: steps whose gradient was not finite.
+    """
+    lookup(ALGORITHMS, algorithm, "algorithm")
+    steps = lookup(SCHEDULES, schedule, "schedule")
+    for name, value in (("num_samples", num_samples), ("num_cycles", num_cycles), ("thinning", thinning)):
+        check_count(name, value)
+    check_count("batch_size", batch_size)
+    check_count("num_burnin", num_burnin, least=0)
+    if num_samples % num_cycles:
+        raise ValueError(f"{num_samples} samples do not divide into {num_cycles} cycles")
+    if not (step_size > 0 and friction > 0):
+        raise ValueError(f"step_size and friction must be positive; got {step_size} and {friction}")
+    dynamics = Dynamics(algorithm, friction, batch_size)
+    plan = _plan(steps, step_size, num_cycles, num_burnin, num_samples // num_cycles, thinning)
+
+    def fit_modes(mode_keys: Key, target: Target, starts: Samples) -> tuple[Any, dict[str, Any]]:
+        if has_batch_statistics(starts):
+            refuse_batch_statistics()
+        if batch_size > target.num_data:
+            raise ValueError(f"batch_size is {batch_size}, but there are only {target.num_data} data points")
+        state = _start(mode_keys, starts)
+        draws: list[Samples] = []
+        for number, work in enumerate(plan):
+            state, positions = _run(problem_of(target), dynamics, state, mode_keys, work.steps, target.data)
+            draws += [positions] if work.is_kept else []
+            if progress is not None:
+                bad = {"nonfinite_steps": float(jnp.sum(state.num_nonfinite))}
+                progress(Progress("sgmcmc", number + 1, len(plan), bad))
+        warn_nonfinite("sgmcmc", state.num_nonfinite)
+        samples = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=1), *draws)
+        return jax.vmap(Empirical)(samples), {"num_nonfinite": state.num_nonfinite}
+
+    return ModeMethod(fit_modes, initial)
+
+
+class Steps(NamedTuple):
+    """Steps of one compiled chunk, each array `(draws, thinning)`."""
+
+    number: np.ndarray
+    size: np.ndarray
+    temperature: np.ndarray
+
+
+class Work(NamedTuple):
+    """One chunk: a burn-in, whose end is not kept, or some draws."""
+
+    steps: Steps
+    is_kept: bool
+
+
+Schedule = Callable[[float, int, int], tuple[np.ndarray, np.ndarray]]
+"""(step size, burn-in, steps of a cycle) -> (step sizes, temperatures of the noise)."""
+
+
+def _constant(step_size: float, num_burnin: int, num_steps: int) -> tuple[np.ndarray, np.ndarray]:
+    return np.full(num_steps, step_size), np.ones(num_steps)
+
+
+def _cosine(step_size: float, num_burnin: int, num_steps: int) -> tuple[np.ndarray, np.ndarray]:
+    steps = np.arange(num_steps)
+    return 0.5 * step_size * (1.0 + np.cos(np.pi * steps / num_steps)), (steps >= num_burnin).astype(float)
+
+
+SCHEDULES: dict[str, Schedule] = {"constant": _constant, "cosine": _cosine}
+
+
+def _plan(
+    schedule: Schedule, step_size: float, num_cycles: int, num_burnin: int, num_draws: int, thinning: int
+) -> list[Work]:
+    """All chunks of a run: per cycle its burn-in, then its draws in equal parts."""
+    num_steps = num_burnin + num_draws * thinning
+    sizes, temperatures = schedule(step_size, num_burnin, num_steps)
+    part = equal_part(num_draws)
+    work = []
+    for cycle in range(num_cycles):
+        numbers = cycle * num_steps + np.arange(num_steps)
+        steps = Steps(numbers, sizes.astype(np.float32), temperatures.astype(np.float32))
+        if num_burnin:
+            work.append(Work(Steps(*(array[None, :num_burnin] for array in steps)), False))
+        drawn = [array[num_burnin:].reshape(-1, part, thinning) for array in steps]
+        work += [Work(Steps(*arrays), True) for arrays in zip(*drawn, strict=True)]
+    return work
+
+
+def _langevin(dynamics: Dynamics) -> Callable[..., tuple[Params, Params]]:
+    step = diffusions.overdamped_langevin()
+
+    def move(key: Key, state: ChainState, gradient: Params, size: Array, temperature: Array) -> Any:
+        return step(key, state.position, gradient, size, temperature), state.momentum
+
+    return move
+
+
+def _hamiltonian(dynamics: Dynamics) -> Callable[..., tuple[Params, Params]]:
+    step = diffusions.sghmc(dynamics.friction)
+
+    def move(key: Key, state: ChainState, gradient: Params, size: Array, temperature: Array) -> Any:
+        return step(key, state.position, state.momentum, gradient, size, temperature)
+
+    return move
+
+
+ALGORITHMS = {"sgld": _langevin, "sghmc": _hamiltonian}
+
+
+@jax.jit
+def _start(mode_keys: Key, starts: Samples) -> ChainState:
+    """Chains at rest."""
+    momentum = jax.tree.map(jnp.zeros_like, starts)
+    return ChainState(starts, momentum, jnp.zeros(mode_keys.shape[0], jnp.int32))
+
+
+@functools.partial(jax.jit, static_argnames=("problem", "dynamics"))
+def _run(
+    problem: Problem, dynamics: Dynamics, states: ChainState, mode_keys: Key, steps: Steps, data: Batch
+) -> tuple[ChainState, Samples]:
+    """One chunk of every chain, with its draws on axis 1."""
+    move = ALGORITHMS[dynamics.algorithm](dynamics)
+
+    def chain(state: ChainState, mode_key: Key) -> tuple[ChainState, Samples]:
+        key = keys.named(mode_key, "sgmcmc")
+
+        def step(state: ChainState, now: Steps) -> tuple[ChainState, None]:
+            key_batch, key_noise = jax.random.split(jax.random.fold_in(key, now.number))
+            gradient = _gradient(problem, dynamics.batch_size, key_batch, state.position, data)
+            position, momentum = move(key_noise, state, gradient, now.size, now.temperature)
+            return ChainState(position, momentum, state.num_nonfinite + ~_is_finite(gradient)), None
+
+        def draw(state: ChainState, between: Steps) -> tuple[ChainState, Params]:
+            state, _ = jax.lax.scan(step, state, between)
+            return state, state.position
+
+        return jax.lax.scan(draw, state, steps)
+
+    return jax.vmap(chain)(states, mode_keys)
+
+
+def _is_finite(gradient: Params) -> Array:
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(gradient)]))
+
+
+def _gradient(problem: Problem, batch_size: int, key: Key, params: Params, data: Batch) -> Params:
+    """Unbiased estimate of ∇ log-density from a minibatch drawn with replacement."""
+    indices = jax.random.randint(key, (batch_size,), 0, problem.num_data)
+
+    def log_density(params: Params) -> Array:
+        outputs = problem.model.apply(params, data.inputs[indices])
+        log_likelihood = jnp.mean(problem.likelihood.log_prob(outputs, data.targets[indices]))
+        return (problem.num_data * log_likelihood + problem.prior.log_prob(params)) / problem.temperature
+
+    return jax.grad(log_density)(params)

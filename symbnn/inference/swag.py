@@ -1,0 +1,173 @@
+"""SWAG: a Gaussian through the weights that stochastic gradient descent visits around a mode.
+
+From a trained network, SGD goes on with a constant learning rate and after every epoch t the weights w_t are
+collected (Maddox et al. 2019, algorithm 1):
+
+    mean        w̄ = average of w_t
+    diagonal    Σ_diag = average of (w_t - w̄)²
+    low rank    D = the last K deviations w_t - w̄_t, w̄_t the average so far
+
+    w = w̄ + Σ_diag^(1/2) ε / √2 + D z / √(2 (K - 1))
+
+For a net with batch normalisation the running statistics are recomputed at the mean and then known.
+"""
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from symbnn import keys, tree
+from symbnn.density import Batch, Target
+from symbnn.inference.base import Progress, ProgressCallback
+from symbnn.inference.multimode import ModeMethod
+from symbnn.inference.recipe import Recipe, check_count
+from symbnn.inference.training import (
+    NetworkLoss,
+    advance,
+    initial_state,
+    join_statistics,
+    pretrain,
+    problem_of,
+    split_statistics,
+    warn_nonfinite,
+)
+from symbnn.posteriors import FixedLeaves, LowRankGaussian
+from symbnn.types import Key, Params, Samples
+
+
+class Moments(NamedTuple):
+    """Mean and summed squared deviations of the collected weights; leaves have a mode axis."""
+
+    mean: Params
+    scatter: Params
+
+
+STATISTICS_STEPS = 100
+"""Minibatches after which running statistics are new: at momentum 0.9 nothing is left of the old ones."""
+
+
+def swag(
+    *,
+    rank: int = 20,
+    epochs: int = 40,
+    learning_rate: float = 1e-2,
+    momentum: float = 0.9,
+    pretrain_epochs: int = 50,
+    pretrain_learning_rate: float = 1e-3,
+    batch_size: int = 100,
+    initial: Params | None = None,
+    progress: ProgressCallback | None = None,
+) -> ModeMethod:
+    """A `LowRankGaussian` with diagonal, from `epochs` collections after Adam for `pretrain_epochs`.
+
+    `rank` deviations are kept, at most `epochs`. Diagnostics: `loss` (epochs,) of the collecting phase,
+    `pretraining_loss`, `num_nonfinite`: steps with a NaN or infinite loss.
+    """
+    recipe = Recipe(epochs, batch_size, "momentum", learning_rate, momentum)
+    warmup = Recipe(max(1, pretrain_epochs), batch_size, learning_rate=pretrain_learning_rate)
+    check_count("pretrain_epochs", pretrain_epochs, least=0)
+    check_count("rank", rank, least=2)
+    if rank > epochs:
+        raise ValueError(f"rank is {rank}, but only {epochs} networks are collected: one per epoch")
+
+    def fit_modes(mode_keys: Key, target: Target, starts: Samples) -> tuple[Any, dict[str, Any]]:
+        recipe.check_data(target.num_data)
+        modes = starts
+        diagnostics: dict[str, Any] = {}
+        if pretrain_epochs:
+            modes, before = pretrain(mode_keys, target, starts, warmup, progress)
+            diagnostics["pretraining_loss"] = before["loss"]
+        posterior, after = _collect(mode_keys, target, modes, recipe, rank, progress)
+        warn_nonfinite("swag", after["num_nonfinite"])
+        return posterior, diagnostics | after
+
+    return ModeMethod(fit_modes, initial)
+
+
+def _collect(
+    mode_keys: Key,
+    target: Target,
+    modes: Samples,
+    recipe: Recipe,
+    rank: int,
+    progress: ProgressCallback | None,
+) -> tuple[Any, dict[str, Any]]:
+    """Go on with constant learning rate and fit the Gaussian to what is visited."""
+    loss = NetworkLoss(problem_of(target), with_prior=True)
+    key_collect = jax.vmap(lambda key: keys.named(key, "swag"))(mode_keys)
+    weights, statistics = split_statistics(modes)
+    state = initial_state(recipe, weights, statistics, target.num_data)
+    moments = Moments(*(jax.tree.map(jnp.zeros_like, weights) for _ in range(2)))
+    losses: list[Any] = []
+    deviations: list[Params] = []
+    for epoch in range(recipe.epochs):
+        state, value = advance(loss, recipe, 1, state, key_collect, target.data, epoch)
+        moments, deviation = _update(moments, state.weights, epoch)
+        losses.append(value)
+        deviations = [*deviations, deviation][-rank:]
+        if progress is not None:
+            progress(Progress("swag", epoch + 1, recipe.epochs, {"loss": float(jnp.mean(value))}))
+    posterior: Any = _gaussians(moments, deviations, recipe.epochs)
+    if statistics:
+        known = _statistics_at(
+            loss, recipe.batch_size, key_collect, moments.mean, state.statistics, target.data
+        )
+        posterior = _with_statistics(posterior, known)
+    diagnostics = {"loss": jnp.concatenate(losses, axis=1), "num_nonfinite": state.num_nonfinite}
+    return posterior, diagnostics
+
+
+@jax.jit
+def _update(moments: Moments, weights: Params, count: Any) -> tuple[Moments, Params]:
+    """Moments of `count + 1` collections by Welford's recursion, and the newest deviation from the mean."""
+    mean = jax.tree.map(lambda old, new: old + (new - old) / (count + 1), moments.mean, weights)
+    scatter = jax.tree.map(
+        lambda total, old, new, now: total + (new - old) * (new - now),
+        moments.scatter,
+        moments.mean,
+        weights,
+        mean,
+    )
+    return Moments(mean, scatter), jax.tree.map(jnp.subtract, weights, mean)
+
+
+def _gaussians(moments: Moments, deviations: list[Params], num_collected: int) -> LowRankGaussian:
+    """One Gaussian per mode, stacked."""
+    scale = (2.0 * (len(deviations) - 1)) ** -0.5
+    factors = jax.tree.map(lambda *leaves: scale * jnp.stack(leaves, axis=1), *deviations)
+    std = jax.tree.map(lambda scatter: jnp.sqrt(0.5 * scatter / num_collected), moments.scatter)
+    return jax.vmap(LowRankGaussian)(moments.mean, factors, std)
+
+
+def _with_statistics(gaussians: LowRankGaussian, statistics: Params) -> FixedLeaves:
+    """The Gaussians over the weights of nets whose running statistics are known."""
+
+    def named(weights: Params) -> Params:
+        return {f"params/{name}": leaf for name, leaf in tree.named_leaves(weights).items()}
+
+    def one(gaussian: LowRankGaussian, known: Params) -> FixedLeaves:
+        free = LowRankGaussian(named(gaussian.mean), named(gaussian.factors), named(gaussian.std))
+        return FixedLeaves(join_statistics(gaussian.mean, known), free)
+
+    return jax.vmap(one)(gaussians, statistics)
+
+
+@functools.partial(jax.jit, static_argnames=("loss", "batch_size"))
+def _statistics_at(
+    loss: NetworkLoss, batch_size: int, mode_keys: Key, weights: Params, statistics: Params, data: Batch
+) -> Params:
+    """Running statistics after enough training-mode passes with these weights to forget those before."""
+    num_data = data.inputs.shape[0]
+
+    def mode(key: Key, weights: Params, statistics: Params) -> Params:
+        def step(statistics: Params, step_key: Key) -> tuple[Params, None]:
+            indices = jax.random.randint(step_key, (batch_size,), 0, num_data)
+            batch = Batch(data.inputs[indices], data.targets[indices])
+            return loss(weights, statistics, batch, step_key)[1], None
+
+        step_keys = jax.random.split(keys.named(key, "statistics"), STATISTICS_STEPS)
+        return jax.lax.scan(step, statistics, step_keys)[0]
+
+    return jax.vmap(mode)(mode_keys, weights, statistics)
