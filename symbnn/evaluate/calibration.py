@@ -119,14 +119,13 @@ def bin_edges(bins: int) -> np.ndarray:
     return np.where(index < (bins + 1) // 2, step * index, 1.0 - step * (bins - index)).astype(np.float32)
 
 
-def bin_sums(confidence: Float[Array, "n"], correct: Array, bins: int) -> Bins:
-    """Sums over the inputs in each of `bins + 1` bins."""
+def bin_sums(confidence: Float[Array, "n"], correct: Array, bins: int, weights: Array | None = None) -> Bins:
+    """Sums over the inputs in each of `bins + 1` bins; an input of weight zero is left out."""
     confidence = confidence.astype(jnp.promote_types(confidence.dtype, jnp.float32))
+    weights = jnp.ones_like(confidence) if weights is None else weights
     index = _bin_index(confidence, bins)
     total = partial(jax.ops.segment_sum, segment_ids=index, num_segments=bins + 1)
-    return Bins(
-        total(jnp.ones_like(confidence)), total(confidence), total(jnp.asarray(correct, confidence.dtype))
-    )
+    return Bins(total(weights), total(weights * confidence), total(weights * correct))
 
 
 def expected_gap(sums: Bins) -> Float[Array, ""]:
@@ -139,13 +138,15 @@ def maximum_gap(sums: Bins) -> Float[Array, ""]:
     return jnp.max(jnp.abs(sums.correct - sums.confidence) / jnp.maximum(sums.counts, 1.0))
 
 
-def classwise_sums(probs: Float[Array, "n c"], labels: Int[Array, "n"], bins: int) -> Float[Array, "bins c"]:
+def classwise_sums(
+    probs: Float[Array, "n c"], labels: Int[Array, "n"], bins: int, weights: Array | None = None
+) -> Float[Array, "bins c"]:
     """Sum of p - [y = c] in each bin of each class: all that the classwise error needs, and additive."""
-    count, classes = probs.shape
+    rows, classes = jnp.arange(probs.shape[0]), jnp.arange(probs.shape[1])
+    weights = jnp.ones_like(probs[:, 0]) if weights is None else weights
     index = _bin_index(probs, bins)
-    sums = jnp.zeros((bins + 1, classes), probs.dtype).at[index, jnp.arange(classes)].add(probs)
-    rows = jnp.arange(count)
-    return sums.at[index[rows, labels], labels].add(-1.0)
+    sums = jnp.zeros((bins + 1, classes.size), probs.dtype).at[index, classes].add(weights[:, None] * probs)
+    return sums.at[index[rows, labels], labels].add(-weights)
 
 
 def classwise_gap(sums: Float[Array, "bins c"], count: int | Array) -> Float[Array, ""]:

@@ -12,6 +12,7 @@ that are being traced (under `jit` or `vmap`) have no values yet: only their sha
 import contextlib
 import contextvars
 import functools
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, ParamSpec, TypeVar
 
@@ -38,11 +39,10 @@ def unchecked() -> Iterator[None]:
 
 
 def checked(*checks: Check) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
-    """Decorator: run one check per leading positional argument before the function."""
+    """Decorator: run one check per leading argument before the function; what is None is not checked."""
 
     def decorate(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-        code = getattr(function, "__wrapped__", function).__code__
-        names = code.co_varnames[: code.co_argcount]
+        names = tuple(inspect.signature(function).parameters)
 
         @functools.wraps(function)
         def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
@@ -50,7 +50,8 @@ def checked(*checks: Check) -> Callable[[Callable[Arguments, Result]], Callable[
                 given = dict(zip(names, args, strict=False)) | kwargs
                 values = tuple(given[name] for name in names if name in given)
                 for name, value, check in zip(names, values, checks, strict=False):
-                    check(name, value, values)
+                    if value is not None:
+                        check(name, value, values)
             return function(*args, **kwargs)
 
         return call
@@ -117,6 +118,13 @@ def finite(name: str, value: Any, given: tuple[Any, ...] = ()) -> None:
     _float_array(name, value, ndim=None)
     if not _is_traced(value) and not np.isfinite([float(bound) for bound in _bounds(value)]).all():
         raise ValueError(f"{name}: expected finite numbers, got NaN or infinity")
+
+
+def positive(name: str, value: Any, given: tuple[Any, ...] = ()) -> None:
+    """Finite numbers above zero, of any shape."""
+    finite(name, value)
+    if not _is_traced(value) and (low := float(_bounds(value)[0])) <= 0.0:
+        raise ValueError(f"{name}: expected positive numbers, got {low:.6g}")
 
 
 def _distributions(name: str, value: Any) -> None:

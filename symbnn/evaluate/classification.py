@@ -37,7 +37,9 @@ def brier(probs: Float[Array, "n c"], labels: Int[Array, "n"]) -> Float[Array, "
 
 @checked(probabilities, labels)
 @jax.jit
-def top_accuracy(probs: Float[Array, "n c"], labels: Int[Array, "n"], k: int = 5) -> Float[Array, ""]:
+def top_accuracy(
+    probs: Float[Array, "n c"], labels: Int[Array, "n"], *, k: int | Array = 5
+) -> Float[Array, ""]:
     """Share of inputs whose label is among the `k` most probable classes."""
     at_label = label_probabilities(probs, labels)[:, None]
     earlier = jnp.arange(probs.shape[-1]) < labels[:, None]

@@ -1,0 +1,124 @@
+"""Loss and error along the straight line between two networks (Entezari et al. 2021, Ainsworth et al. 2022).
+
+    w_l = (1 - l) a + l b,   l = 0, 1/(points - 1), ..., 1
+    excess_l = loss(w_l) - ((1 - l) loss(a) + l loss(b)),   barrier = max_l excess_l
+
+Pairs stack: `jax.vmap(lambda a, b: barrier(apply, a, b, batch))(samples_a, samples_b)`. What repairs a mean
+network before it is judged (new batch statistics, REPAIR) is a function passed as `correct`; see
+`symbnn.evaluate.corrections`.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from symbnn.evaluate.stream import Apply, map_blocks
+from symbnn.types import Params
+
+PerInput = Callable[[jax.Array, jax.Array], jax.Array]
+"""`(outputs, targets) -> (inputs,)`."""
+Correction = Callable[[Params, Params, jax.Array, Params], Params]
+"""`(a, b, weight, interpolated) -> corrected`."""
+
+
+class Barrier(NamedTuple):
+    """Curves over the points of the line, and their largest excess over the straight line of the ends."""
+
+    weights: jax.Array
+    loss: jax.Array
+    error: jax.Array
+    loss_excess: jax.Array
+    error_excess: jax.Array
+    loss_barrier: jax.Array
+    error_barrier: jax.Array
+
+
+def cross_entropy(logits: Float[Array, "n c"], labels: Int[Array, "n"]) -> Float[Array, "n"]:
+    """Negative log-probability of each label in nats."""
+    return -jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], axis=-1)[:, 0]
+
+
+def misclassified(logits: Float[Array, "n c"], labels: Int[Array, "n"]) -> Float[Array, "n"]:
+    """One where the most probable class is not the label."""
+    return (jnp.argmax(logits, axis=-1) != labels).astype(jnp.float32)
+
+
+def squared_error(outputs: Float[Array, "n k"], targets: Float[Array, "n k"]) -> Float[Array, "n"]:
+    """Squared distance, for real targets."""
+    return jnp.sum(jnp.square(outputs - targets), axis=-1)
+
+
+def barrier(
+    apply: Apply,
+    params_a: Params,
+    params_b: Params,
+    batch: Any,
+    *,
+    points: int = 11,
+    loss: PerInput = cross_entropy,
+    error: PerInput = misclassified,
+    correct: Correction | None = None,
+    block_inputs: int = 1024,
+) -> Barrier:
+    """The barrier between two networks on a batch `(inputs, targets)`, one block of inputs at a time."""
+    if points < 2:
+        raise ValueError(f"points: expected at least the two ends, got {points}")
+    _check_same(params_a, params_b)
+    inputs, targets = (jnp.asarray(array) for array in batch)
+    if inputs.shape[0] != targets.shape[0] or inputs.shape[0] == 0:
+        raise ValueError(
+            f"batch: expected as many targets as inputs, got shapes {targets.shape} and {inputs.shape}"
+        )
+    return _barrier(apply, loss, error, correct, points, block_inputs, params_a, params_b, inputs, targets)
+
+
+def interpolate(params_a: Params, params_b: Params, weight: Float[Array, ""] | float) -> Params:
+    """(1 - weight) a + weight b, exact at both ends."""
+    return jax.tree.map(lambda a, b: (1.0 - weight) * a + weight * b, params_a, params_b)
+
+
+@partial(jax.jit, static_argnums=range(6))
+def _barrier(
+    apply: Apply,
+    loss: PerInput,
+    error: PerInput,
+    correct: Correction | None,
+    points: int,
+    block_inputs: int,
+    params_a: Params,
+    params_b: Params,
+    inputs: jax.Array,
+    targets: jax.Array,
+) -> Barrier:
+    def judge(weight: jax.Array) -> tuple[jax.Array, jax.Array]:
+        params = interpolate(params_a, params_b, weight)
+        params = params if correct is None else correct(params_a, params_b, weight, params)
+
+        def rows(inputs: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Array]:
+            outputs = apply(params, inputs)
+            return loss(outputs, targets), error(outputs, targets)
+
+        losses, errors = map_blocks(rows, (inputs, targets), block_inputs)
+        return jnp.mean(losses), jnp.mean(errors)
+
+    weights = jnp.linspace(0.0, 1.0, points)
+    # One point after the other: memory of one network, however many points.
+    losses, errors = jax.lax.map(judge, weights)
+    loss_excess, error_excess = _excess(weights, losses), _excess(weights, errors)
+    return Barrier(
+        weights, losses, errors, loss_excess, error_excess, jnp.max(loss_excess), jnp.max(error_excess)
+    )
+
+
+def _excess(weights: Float[Array, "points"], curve: Float[Array, "points"]) -> Float[Array, "points"]:
+    return curve - ((1.0 - weights) * curve[0] + weights * curve[-1])
+
+
+def _check_same(params_a: Params, params_b: Params) -> None:
+    shapes_a, shapes_b = (jax.tree.map(jnp.shape, params) for params in (params_a, params_b))
+    if shapes_a != shapes_b:
+        raise ValueError(f"params_b: expected the leaves {shapes_a} of params_a, got {shapes_b}")

@@ -1,0 +1,67 @@
+"""How much the members of a posterior sample disagree, for `(members, inputs, classes)` probabilities.
+
+    mutual information = H(mean_m p_m) - mean_m H(p_m)            in nats, not negative
+    disagreement       = 1 - sum_c n_c (n_c - 1) / (M (M - 1))    share of pairs with different argmax
+    variation ratio    = 1 - share of members that vote for the argmax of the mean
+
+each averaged over inputs; `mutual_information_score` is the first input by input.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import xlogy
+from jaxtyping import Array, Float
+
+from symbnn.evaluate.checks import checked, member_probabilities
+
+
+@checked(member_probabilities)
+@jax.jit
+def mutual_information_score(member_probs: Float[Array, "members n c"]) -> Float[Array, "n"]:
+    """Mutual information of prediction and member at each input: what the members disagree about."""
+    mean = jnp.mean(member_probs, axis=0)
+    entropy_of_mean = -jnp.sum(xlogy(mean, mean), axis=-1)
+    mean_entropy = -jnp.mean(jnp.sum(xlogy(member_probs, member_probs), axis=-1), axis=0)
+    # Equal members give zero; rounding may give less.
+    return jnp.maximum(entropy_of_mean - mean_entropy, 0.0)
+
+
+@checked(member_probabilities)
+@jax.jit
+def mutual_information(member_probs: Float[Array, "members n c"]) -> Float[Array, ""]:
+    """Mean mutual information of prediction and member."""
+    return jnp.mean(mutual_information_score(member_probs))
+
+
+@checked(member_probabilities)
+@jax.jit
+def disagreement(member_probs: Float[Array, "members n c"]) -> Float[Array, ""]:
+    """Share of the pairs of members that predict different classes."""
+    members = member_probs.shape[0]
+    if members < 2:
+        raise ValueError(f"member_probs: expected at least two members to disagree, got {members}")
+    votes = _votes(member_probs)
+    same = jnp.sum(votes * (votes - 1.0), axis=-1) / (members * (members - 1))
+    return 1.0 - jnp.mean(same)
+
+
+@checked(member_probabilities)
+@jax.jit
+def variation_ratio(member_probs: Float[Array, "members n c"]) -> Float[Array, ""]:
+    """Share of members that do not vote for the most probable class of the mean."""
+    winner = jnp.argmax(jnp.mean(member_probs, axis=0), axis=-1)
+    return jnp.mean(jnp.argmax(member_probs, axis=-1) != winner, dtype=jnp.float32)
+
+
+@checked(member_probabilities)
+@jax.jit
+def soft_variation_ratio(member_probs: Float[Array, "members n c"]) -> Float[Array, ""]:
+    """Probability that the mean gives to anything but its most probable class."""
+    return 1.0 - jnp.mean(jnp.max(jnp.mean(member_probs, axis=0), axis=-1))
+
+
+def _votes(member_probs: Float[Array, "members n c"]) -> Float[Array, "n c"]:
+    """Members that predict each class, counted without a one-hot array of all of them."""
+    classes = jnp.argmax(member_probs, axis=-1)
+    rows = jnp.arange(member_probs.shape[1])
+    return jnp.zeros(member_probs.shape[1:], jnp.float32).at[rows[None], classes].add(1.0)

@@ -1,0 +1,65 @@
+"""Distances between diagonal Gaussians over weights, given as trees of means and standard deviations.
+
+KL(q || p) = sum_j log(s_p / s_q) + (s_q^2 + (m_q - m_p)^2) / (2 s_p^2) - 1/2
+W2(q, p)^2 = sum_j (m_q - m_p)^2 + (s_q - s_p)^2
+"""
+
+from typing import Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from symbnn import tree
+from symbnn.types import Params
+
+
+@runtime_checkable
+class Gaussian(Protocol):
+    """What both functions read: a `DiagonalGaussian`, or any pair of trees with these names."""
+
+    @property
+    def mean(self) -> Params:
+        """Means of the weights."""
+
+    @property
+    def std(self) -> Params:
+        """Standard deviations of the weights."""
+
+
+def kl(q: Gaussian, p: Gaussian) -> Float[Array, ""]:
+    """KL(q || p) in nats."""
+    _check(q, p)
+    return _kl(q.mean, q.std, p.mean, p.std)
+
+
+def wasserstein(q: Gaussian, p: Gaussian) -> Float[Array, ""]:
+    """The 2-Wasserstein distance, in units of the weights."""
+    _check(q, p)
+    return _wasserstein(q.mean, q.std, p.mean, p.std)
+
+
+@jax.jit
+def _kl(mean_q: Params, std_q: Params, mean_p: Params, std_p: Params) -> jax.Array:
+    def leaf(mean_q: jax.Array, std_q: jax.Array, mean_p: jax.Array, std_p: jax.Array) -> jax.Array:
+        # log r + (r^-2 - 1) / 2 with r = s_p / s_q is second order in log r; expm1 keeps it exact there.
+        log_ratio = jnp.log(std_p) - jnp.log(std_q)
+        spread = log_ratio + 0.5 * jnp.expm1(-2.0 * log_ratio)
+        return jnp.sum(spread + 0.5 * jnp.square((mean_q - mean_p) / std_p))
+
+    return jax.tree.reduce(jnp.add, jax.tree.map(leaf, mean_q, std_q, mean_p, std_p))
+
+
+@jax.jit
+def _wasserstein(mean_q: Params, std_q: Params, mean_p: Params, std_p: Params) -> jax.Array:
+    squares = jax.tree.map(lambda a, b: jnp.sum(jnp.square(a - b)), (mean_q, std_q), (mean_p, std_p))
+    return jnp.sqrt(jax.tree.reduce(jnp.add, squares))
+
+
+def _check(q: Gaussian, p: Gaussian) -> None:
+    """The four trees have the same leaves of the same shapes."""
+    expected = {name: jnp.shape(leaf) for name, leaf in tree.named_leaves(q.mean).items()}
+    for what, params in (("q.std", q.std), ("p.mean", p.mean), ("p.std", p.std)):
+        found = {name: jnp.shape(leaf) for name, leaf in tree.named_leaves(params).items()}
+        if found != expected:
+            raise ValueError(f"{what}: expected the leaves {expected} of q.mean, got {found}")

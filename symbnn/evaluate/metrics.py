@@ -1,0 +1,119 @@
+"""All classification metrics that are sums, accumulated over batches and devices.
+
+    metrics = Metrics.empty(num_classes)
+    for probs, labels in batches:
+        metrics = metrics.update(probs, labels)
+    values = metrics.compute()                     # {"accuracy": ..., "nll": ..., "ece": ..., ...}
+
+Every field is a sum over inputs, so two bundles merge by adding, and `jax.lax.psum` of a bundle over a mesh
+axis is the bundle of all devices. Metrics of ranks (AURC, adaptive ECE) need all inputs at once: not here.
+"""
+
+import dataclasses
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import xlogy
+from jaxtyping import Array, Float, Int
+
+from symbnn.evaluate.calibration import (
+    Bins,
+    bin_sums,
+    classwise_gap,
+    classwise_sums,
+    expected_gap,
+    maximum_gap,
+    top_label,
+)
+from symbnn.evaluate.checks import checked, labels, probabilities, same_shape
+from symbnn.evaluate.classification import label_probabilities
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Metrics:
+    """Sums over the inputs seen so far; the last three only over inputs that came with a reference."""
+
+    weight: jax.Array
+    correct: jax.Array
+    nll: jax.Array
+    brier: jax.Array
+    entropy: jax.Array
+    bins: Bins
+    classwise: jax.Array
+    reference_weight: jax.Array
+    agreement: jax.Array
+    total_variation: jax.Array
+
+    @classmethod
+    def empty(cls, num_classes: int, *, bins: int = 15) -> "Metrics":
+        """No inputs yet."""
+        zero = jnp.zeros(())
+        histogram = Bins(*(jnp.zeros(bins + 1) for _ in Bins._fields))
+        per_class = jnp.zeros((bins + 1, num_classes))
+        return cls(zero, zero, zero, zero, zero, histogram, per_class, zero, zero, zero)
+
+    def update(
+        self,
+        probs: Float[Array, "n c"],
+        labels: Int[Array, "n"],
+        *,
+        reference: Float[Array, "n c"] | None = None,
+        weights: Float[Array, "n"] | None = None,
+    ) -> "Metrics":
+        """With one more batch; `reference`: probabilities to agree with; weight zero leaves an input out."""
+        num_bins = self.bins.counts.shape[0] - 1
+        return self.merge(_summarise(probs, labels, reference, weights, bins=num_bins))
+
+    def merge(self, other: "Metrics") -> "Metrics":
+        """The bundle of both sets of inputs."""
+        return jax.tree.map(jnp.add, self, other)
+
+    def compute(self) -> dict[str, jax.Array]:
+        """The metrics by name; agreement and total variation are NaN if there was no reference."""
+        return {
+            "accuracy": self.correct / self.weight,
+            "nll": self.nll / self.weight,
+            "brier": self.brier / self.weight,
+            "entropy": self.entropy / self.weight,
+            "ece": expected_gap(self.bins),
+            "mce": maximum_gap(self.bins),
+            "classwise_ece": classwise_gap(self.classwise, self.weight),
+            "agreement": self.agreement / self.reference_weight,
+            "total_variation": self.total_variation / self.reference_weight,
+        }
+
+
+@checked(probabilities, labels, same_shape)
+@partial(jax.jit, static_argnames="bins")
+def _summarise(
+    probs: Float[Array, "n c"],
+    labels: Int[Array, "n"],
+    reference: Float[Array, "n c"] | None,
+    weights: Float[Array, "n"] | None,
+    *,
+    bins: int,
+) -> Any:
+    weights = jnp.ones(probs.shape[0]) if weights is None else weights
+    total = lambda values: jnp.sum(jnp.where(weights > 0, weights * values, 0.0))  # noqa: E731
+    at_label = label_probabilities(probs, labels)
+    confidence, correct = top_label(probs, labels)
+    squares = jnp.sum(jnp.square(probs), axis=-1)
+    nothing = jnp.zeros(())
+    compared = (nothing, nothing, nothing)
+    if reference is not None:
+        same = jnp.argmax(probs, axis=-1) == jnp.argmax(reference, axis=-1)
+        variation = 0.5 * jnp.sum(jnp.abs(probs - reference), axis=-1)
+        compared = (jnp.sum(weights), total(same), total(variation))
+    return Metrics(
+        jnp.sum(weights),
+        total(correct),
+        -total(jnp.log(at_label)),
+        total(1.0 - 2.0 * at_label + squares),
+        -total(jnp.sum(xlogy(probs, probs), axis=-1)),
+        bin_sums(confidence, correct, bins, weights),
+        classwise_sums(probs, labels, bins, weights),
+        *compared,
+    )
