@@ -1,21 +1,37 @@
-"""`align`: many networks, one labelling of their hidden units."""
+"""`align`: many networks, one labelling of their hidden units.
+
+Weight matching follows Git Re-Basin (Ainsworth, Hayase & Srinivasa 2023), Frank-Wolfe follows C2M3
+(Crisostomi et al. 2024), activation matching by inner products is the recipe of Xiao, Liu & Bamler (2023).
+"""
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from symbnn import tree
+from symbnn.names import lookup
 from symbnn.symmetry.act import Element, identity
-from symbnn.symmetry.alignment.descent import HostPermutations
-from symbnn.symmetry.alignment.features import weight_features
+from symbnn.symmetry.alignment.assignment import SOLVERS, Solver
+from symbnn.symmetry.alignment.capture import Apply
+from symbnn.symmetry.alignment.chain import match_chains
+from symbnn.symmetry.alignment.descent import Descent
+from symbnn.symmetry.alignment.features import Arrays, Features
 from symbnn.symmetry.alignment.match import Search, extract_one, match
+from symbnn.symmetry.alignment.methods import METHODS, Method, Way, features_of
+from symbnn.symmetry.alignment.precision import match_by_precision
+from symbnn.symmetry.alignment.problem import HostPermutations
+from symbnn.symmetry.alignment.reference import match_to_mean, medoid, reference_params
+from symbnn.symmetry.alignment.similarity import Activations, Similarity
 from symbnn.symmetry.relabel import permute
 from symbnn.symmetry.spec import SymmetrySpec, check_params
 from symbnn.types import Key, Params, Samples
 
+WarmStart = Literal["chain"]
+
+# Networks relabelled in one step of the final pass.
 MOVED_TOGETHER = 8
 
 
@@ -29,7 +45,7 @@ class Aligned(NamedTuple):
     reference: Params
     """The network, or mean of networks, that the samples were aligned to."""
     objective: np.ndarray
-    """Agreement with the reference after every round, `(rounds, samples)`; its sum never falls."""
+    """Agreement with the reference, `(rounds, samples)`; its sum over samples never falls."""
     converged: np.ndarray
     """Which samples could not be improved any more within the given number of rounds."""
 
@@ -38,30 +54,80 @@ def align(
     spec: SymmetrySpec,
     samples: Samples,
     *,
-    reference: Params | int | None = None,
+    reference: Params | int | str | None = None,
+    method: Method = "weights",
+    apply: Apply | None = None,
+    inputs: Any = None,
+    activations: Activations | None = None,
+    similarity: Similarity = "correlation",
+    warm_start: WarmStart | None = None,
+    num_chains: int = 1,
+    precision_weighted: bool = False,
     restarts: int = 0,
     key: Key | None = None,
     max_sweeps: int = 100,
+    max_rounds: int = 50,
     tolerance: float = 1e-6,
+    solver: Solver = "auto",
 ) -> Aligned:
-    """Relabel the hidden units of every sample so that they fit the reference."""
-    _check_samples(spec, samples)
-    target = _reference_params(spec, samples, reference)
-    features = weight_features(spec, target)
-    search = Search(restarts, key, max_sweeps, tolerance)
-    found = match(spec, features, samples, extract_one(features, target), search)
+    """Relabel the hidden units of every sample so that they fit the reference; predictions do not change.
+
+    Args:
+        spec: The network's symmetries.
+        samples: Networks with a leading sample axis; with `warm_start`, chain by chain.
+        reference: A network, the index of a sample (default: the first), `"medoid"`, or `"mean"`, which is
+            found together with the alignment.
+        method: `"weights"`: all weights that touch a unit, one group at a time. `"activations"`: what the
+            units compute on `inputs`. `"frank_wolfe"`: all weights and all groups at once.
+        apply: The network function, for `"activations"`.
+        inputs: What it is evaluated on.
+        activations: Instead of `apply`, a function `(params, inputs) -> {group: (n, *over, units)}`.
+        similarity: Of activations: `"correlation"`, `"inner_product"` (uncentred), or `"contributions"`
+            (activation times outgoing weight).
+        warm_start: `"chain"`: draws start from the permutation of an earlier draw of their chain.
+        num_chains: Number of chains in `samples`.
+        precision_weighted: A second pass that weighs by one over the variance of the aligned samples.
+        restarts: Further starts, of which the best is kept: first the identity, so that with one restart the
+            result is never worse than plain coordinate descent, then random ones in random order.
+        key: For the random restarts.
+        max_sweeps: Most sweeps over the groups in one descent.
+        max_rounds: Most rounds of alignment to the mean, or of Frank-Wolfe.
+        tolerance: Relative gain of the objective that is worth another step.
+        solver: Of the assignments: `"scipy"` on the host, `"optax"` on the device, or `"auto"`.
+    """
+    check_samples(spec, samples)
+    _check_settings(restarts, max_sweeps, max_rounds, warm_start, solver)
+    network = reference_params(spec, samples, reference)
+    method = lookup({name: name for name in ("weights", "activations", "frank_wolfe")}, method, "method")
+    features = features_of(spec, method, network, apply, inputs, activations, similarity)
+    search = Search(restarts, key, max_sweeps, max_rounds, tolerance, solver)
+    way = METHODS["contributions" if similarity == "contributions" and method == "activations" else method]
+    if precision_weighted and not way.is_descent:
+        raise ValueError("precision_weighted needs a sum over features; contributions are products")
+    targets = extract_one(features, network)
+    found = _first_match(spec, way, search, features, samples, targets, warm_start, num_chains)
+    if _is(reference, "medoid"):
+        network = tree.take(samples, medoid(spec, features, samples, found.permutations))
+        targets = extract_one(features, network)
+        found = match(spec, features, samples, targets, way.matcher(search))
+    if _is(reference, "mean"):
+        found = way.common(spec, features, samples, search, found)
+        found, targets = match_to_mean(spec, features, samples, way.refine(search), search, found)
+    if precision_weighted:
+        found = match_by_precision(spec, features, samples, targets, way.refine(search), found)
     elements = stacked_elements(spec, found.permutations)
-    return Aligned(move(spec, elements, samples), elements, target, found.objective, found.converged)
+    moved = move(spec, elements, samples)
+    if _is(reference, "mean"):
+        network = jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0).astype(leaf.dtype), moved)
+    return Aligned(moved, elements, network, found.objective, found.converged)
 
 
 def stacked_elements(spec: SymmetrySpec, permutations: HostPermutations) -> Element:
     """Elements of many networks that only permute."""
-    num = len(next(iter(permutations.values()))) if permutations else 0
-    unit = identity(spec)
-    rest = jax.tree.map(
-        lambda leaf: jnp.broadcast_to(leaf, (num, *leaf.shape)), unit._replace(permutations={})
-    )
-    return rest._replace(permutations={name: jnp.asarray(value) for name, value in permutations.items()})
+    num = len(next(iter(permutations.values()), ()))
+    unit = identity(spec)._replace(permutations={})
+    ones = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num, *leaf.shape)), unit)
+    return ones._replace(permutations={name: jnp.asarray(value) for name, value in permutations.items()})
 
 
 @partial(jax.jit, static_argnames="spec")
@@ -72,22 +138,52 @@ def move(spec: SymmetrySpec, elements: Element, samples: Samples) -> Samples:
     )
 
 
-def _reference_params(spec: SymmetrySpec, samples: Samples, reference: Params | int | None) -> Params:
-    if reference is None:
-        reference = 0
-    if isinstance(reference, int):
-        num = tree.num_samples(samples)
-        if not -num <= reference < num:
-            raise ValueError(f"reference sample {reference} is out of range; there are {num} samples")
-        return tree.take(samples, reference)
-    check_params(spec, reference)
-    return reference
+def _first_match(
+    spec: SymmetrySpec,
+    way: Way,
+    search: Search,
+    features: Features,
+    samples: Samples,
+    targets: Arrays,
+    warm_start: WarmStart | None,
+    num_chains: int,
+) -> Descent:
+    if warm_start is None:
+        return match(spec, features, samples, targets, way.matcher(search))
+
+    def matched(some: Samples, start: HostPermutations | None) -> Descent:
+        matcher = way.matcher(search) if start is None else way.refine(search)
+        return match(spec, features, some, targets, matcher, start)
+
+    return match_chains(samples, num_chains, matched)
 
 
-def _check_samples(spec: SymmetrySpec, samples: Samples) -> None:
+def _is(reference: Params | int | str | None, strategy: str) -> bool:
+    return isinstance(reference, str) and reference == strategy
+
+
+def check_samples(spec: SymmetrySpec, samples: Samples) -> None:
+    """`ValueError` for samples that do not fit the spec, are none, or are not finite."""
     check_params(spec, samples, num_leading=1)
+    if not spec.groups:
+        raise ValueError("the spec has no groups: there is nothing to align")
     if tree.num_samples(samples) == 0:
         raise ValueError("there are no samples: the leading axis of every leaf has length 0")
     for name, leaf in tree.named_leaves(samples).items():
         if jnp.issubdtype(leaf.dtype, jnp.floating) and not bool(jnp.all(jnp.isfinite(leaf))):
             raise ValueError(f"leaf {name!r} has values that are not finite; they cannot be matched")
+
+
+def _check_settings(
+    restarts: int, max_sweeps: int, max_rounds: int, warm_start: str | None, solver: str
+) -> None:
+    for name, value, least in (
+        ("restarts", restarts, 0),
+        ("max_sweeps", max_sweeps, 1),
+        ("max_rounds", max_rounds, 1),
+    ):
+        if value < least:
+            raise ValueError(f"{name} must be at least {least}, got {value}")
+    if warm_start is not None:
+        lookup({"chain": None}, warm_start, "warm start")
+    lookup({"auto": None, **SOLVERS}, solver, "assignment solver")

@@ -15,10 +15,13 @@ import jax
 import jax.numpy as jnp
 
 from symbnn import tree
-from symbnn.symmetry.depth import piece_factors
+from symbnn.symmetry.depth import piece_factors, producing_axes
 from symbnn.symmetry.pieces import split
 from symbnn.symmetry.spec import Factor, Leaf, SymmetrySpec
 from symbnn.types import Params, Samples
+
+ACTIVATION = "activation"
+"""Name of features that are no weights."""
 
 Arrays = tuple[jax.Array, ...]
 
@@ -46,8 +49,11 @@ def weight_features(spec: SymmetrySpec, params: Params) -> Features:
 
 
 def plain_leaf(name: str, factors: tuple[Factor, ...]) -> Leaf:
-    """Description of a piece by sizes and groups alone: matching only relabels."""
-    plain = tuple((Factor(factor.size, factor.group),) for factor in factors)
+    """Description of a piece by sizes, groups and roles alone: matching only relabels."""
+    plain = tuple(
+        (Factor(factor.size, factor.group, role="produces" if is_written else "consumes"),)
+        for factor, is_written in zip(factors, producing_axes(factors), strict=True)
+    )
     return Leaf(name, tuple(factor.size for factor in factors), plain)
 
 

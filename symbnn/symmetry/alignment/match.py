@@ -1,6 +1,7 @@
 """Matching of any number of networks to given targets: chunks of networks, several starts, best kept."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -9,20 +10,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from symbnn import keys, tree
-from symbnn.symmetry.act import random_element
+from symbnn.symmetry.act import Element, act_leaf, random_element
 from symbnn.symmetry.alignment.assignment import Solver
-from symbnn.symmetry.alignment.descent import (
-    Descent,
+from symbnn.symmetry.alignment.descent import Descent, descend, settle
+from symbnn.symmetry.alignment.features import Arrays, Features
+from symbnn.symmetry.alignment.problem import (
     HostPermutations,
     Problem,
-    descend,
+    groups_only,
     identity_permutations,
     make_problem,
-    settle,
+    on_device,
 )
-from symbnn.symmetry.alignment.features import Arrays, Features
 from symbnn.symmetry.depth import depth_order
-from symbnn.symmetry.spec import SymmetrySpec
+from symbnn.symmetry.spec import Leaf, SymmetrySpec
 from symbnn.types import Key, Samples
 
 # Networks whose features fill this much memory are matched together.
@@ -35,8 +36,13 @@ class Search(NamedTuple):
     restarts: int = 0
     key: Key | None = None
     max_sweeps: int = 100
+    max_rounds: int = 50
     tolerance: float = 1e-6
     solver: Solver = "auto"
+
+
+Matcher = Callable[[SymmetrySpec, Features, Arrays, Arrays, HostPermutations | None], Descent]
+"""Matches one chunk: (spec, features, targets, arrays, start) -> descent."""
 
 
 def match(
@@ -44,23 +50,60 @@ def match(
     features: Features,
     samples: Samples,
     targets: Arrays,
-    search: Search,
+    matcher: Matcher,
     start: HostPermutations | None = None,
 ) -> Descent:
     """Permutations of every network that bring its features near the targets."""
     results = []
-    for chunk in chunks(samples):
+    for chunk in chunks(features, samples):
         arrays = features.extract(tree.take(samples, chunk))
-        problem = make_problem(spec, features.leaves, targets, arrays, solver=search.solver)
         here = None if start is None else {name: value[chunk] for name, value in start.items()}
-        results.append(_search(problem, depth_order(spec), search, here))
+        results.append(matcher(spec, features, targets, arrays, here))
     return joined(results)
 
 
-def chunks(samples: Samples) -> list[slice]:
+def descent_matcher(search: Search) -> Matcher:
+    """Descent from the start, then from the identity, then from random permutations in random order."""
+
+    def matcher(
+        spec: SymmetrySpec,
+        features: Features,
+        targets: Arrays,
+        arrays: Arrays,
+        start: HostPermutations | None,
+    ) -> Descent:
+        problem = make_problem(spec, features.leaves, targets, arrays, solver=search.solver)
+        order = depth_order(spec)
+        run = partial(descend, problem, max_sweeps=search.max_sweeps, tolerance=search.tolerance)
+        best = run(settle(problem, order) if start is None else start, order=order)
+        for restart in range(search.restarts):
+            first, shuffled = _restart(problem, search, restart) if restart else (_unmoved(problem), order)
+            best = _better(best, run(first, order=shuffled))
+        return best
+
+    return matcher
+
+
+def mean_features(
+    spec: SymmetrySpec, features: Features, samples: Samples, permutations: HostPermutations
+) -> tuple[Arrays, Arrays]:
+    """Mean and variance over the networks of their features, each moved by its permutations."""
+    num = tree.num_samples(samples)
+    sums: tuple[Arrays, Arrays] | None = None
+    for chunk in chunks(features, samples):
+        arrays = features.extract(tree.take(samples, chunk))
+        here = on_device({name: value[chunk] for name, value in permutations.items()})
+        part = _moved_sums(groups_only(spec), features.leaves, arrays, here)
+        sums = part if sums is None else jax.tree.map(jnp.add, sums, part)
+    assert sums is not None
+    mean = tuple(total / num for total in sums[0])
+    return mean, tuple(jnp.maximum(s / num - m**2, 0) for s, m in zip(sums[1], mean, strict=True))
+
+
+def chunks(features: Features, samples: Samples) -> list[slice]:
     """Slices of the sample axis of about `CHUNK_BYTES` each, all of one length but the last."""
     num = tree.num_samples(samples)
-    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(samples)) // num
+    size = 4 * sum(math.prod(leaf.shape) for leaf in features.leaves)
     length = max(1, CHUNK_BYTES // max(size, 1))
     return [slice(begin, min(begin + length, num)) for begin in range(0, num, length)]
 
@@ -73,33 +116,33 @@ def joined(results: Sequence[Descent]) -> Descent:
             name: np.concatenate([result.permutations[name] for result in results])
             for name in results[0].permutations
         },
-        np.concatenate([_extended(result.objective, sweeps) for result in results], axis=1),
+        np.concatenate([extended(result.objective, sweeps) for result in results], axis=1),
         np.concatenate([result.converged for result in results]),
     )
 
 
-def _search(
-    problem: Problem, order: Sequence[str], search: Search, start: HostPermutations | None
-) -> Descent:
-    """Descent from the start, then from the identity, then from random permutations in random order."""
-    first = settle(problem, order) if start is None else start
-    run = partial(descend, problem, max_sweeps=search.max_sweeps, tolerance=search.tolerance)
-    best = run(first, order=order)
-    for restart in range(search.restarts):
-        if restart == 0:
-            found = run(identity_permutations(problem.spec, problem.num_items), order=order)
-        else:
-            key = jax.random.fold_in(jax.random.key(0) if search.key is None else search.key, restart)
-            shuffled = jax.random.permutation(keys.named(key, "order"), len(order))
-            found = run(_random_permutations(problem, key), order=[order[i] for i in np.asarray(shuffled)])
-        best = _better(best, found)
-    return best
+def extended(objective: np.ndarray, sweeps: int) -> np.ndarray:
+    """The history of an objective with its last row repeated up to that many rows."""
+    return np.concatenate([objective, np.repeat(objective[-1:], sweeps - len(objective), axis=0)])
 
 
-def _random_permutations(problem: Problem, key: Key) -> HostPermutations:
-    all_keys = jax.random.split(key, problem.num_items)
+def extract_one(features: Features, params: Samples) -> Arrays:
+    """Features of one network."""
+    one = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], params)
+    return tuple(array[0] for array in features.extract(one))
+
+
+def _unmoved(problem: Problem) -> HostPermutations:
+    return identity_permutations(problem.spec, problem.num_items)
+
+
+def _restart(problem: Problem, search: Search, restart: int) -> tuple[HostPermutations, Sequence[str]]:
+    key = jax.random.fold_in(jax.random.key(0) if search.key is None else search.key, restart)
+    all_keys = jax.random.split(keys.named(key, "start"), problem.num_items)
     drawn = jax.vmap(lambda one: random_element(problem.spec, one).permutations)(all_keys)
-    return {name: np.array(value, np.int32) for name, value in drawn.items()}
+    names = [group.name for group in problem.spec.groups]
+    shuffled = np.asarray(jax.random.permutation(keys.named(key, "order"), len(names)))
+    return {name: np.array(value, np.int32) for name, value in drawn.items()}, [names[i] for i in shuffled]
 
 
 def _better(a: Descent, b: Descent) -> Descent:
@@ -112,17 +155,25 @@ def _better(a: Descent, b: Descent) -> Descent:
 
     return Descent(
         {name: chosen(value, b.permutations[name]) for name, value in a.permutations.items()},
-        np.where(is_b, _extended(b.objective, sweeps), _extended(a.objective, sweeps)),
+        np.where(is_b, extended(b.objective, sweeps), extended(a.objective, sweeps)),
         chosen(a.converged, b.converged),
     )
 
 
-def _extended(objective: np.ndarray, sweeps: int) -> np.ndarray:
-    missing = sweeps - len(objective)
-    return np.concatenate([objective, np.repeat(objective[-1:], missing, axis=0)])
+@partial(jax.jit, static_argnames=("spec", "leaves"))
+def _moved_sums(
+    spec: SymmetrySpec, leaves: tuple[Leaf, ...], arrays: Arrays, permutations: dict[str, jax.Array]
+) -> tuple[Arrays, Arrays]:
+    """Sums over the networks of the moved features and of their squares, one network at a time."""
 
+    def add(sums: tuple[Arrays, Arrays], one: tuple[Arrays, dict]) -> tuple[tuple[Arrays, Arrays], None]:
+        moved = tuple(
+            act_leaf(spec, Element(one[1], {}, {}), leaf, array)
+            for leaf, array in zip(leaves, one[0], strict=True)
+        )
+        first = tuple(total + array for total, array in zip(sums[0], moved, strict=True))
+        second = tuple(total + array**2 for total, array in zip(sums[1], moved, strict=True))
+        return (first, second), None
 
-def extract_one(features: Features, params: Samples) -> Arrays:
-    """Features of one network."""
-    one = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], params)
-    return tuple(array[0] for array in features.extract(one))
+    zeros = tuple(jnp.zeros(array.shape[1:], array.dtype) for array in arrays)
+    return jax.lax.scan(add, (zeros, zeros), (arrays, permutations))[0]

@@ -1,0 +1,47 @@
+"""Alignment of distributions: Gaussians with independent weights, by 2-Wasserstein distance.
+
+W₂² between diagonal Gaussians is ‖μ − μ'‖² + ‖σ − σ'‖², so matching means and standard deviations together
+minimises it (Rossi et al. 2023). For variational posteriors and SWAG.
+"""
+
+from symbnn import tree
+from symbnn.symmetry.alignment.api import Aligned, check_samples, move, stacked_elements
+from symbnn.symmetry.alignment.features import Arrays, Features, weight_features
+from symbnn.symmetry.alignment.match import Search, descent_matcher, extract_one, match
+from symbnn.symmetry.alignment.reference import reference_params
+from symbnn.symmetry.spec import SymmetrySpec
+from symbnn.types import Key, Params, Samples
+
+
+def align_gaussians(
+    spec: SymmetrySpec,
+    means: Samples,
+    stds: Samples,
+    *,
+    reference: tuple[Params, Params] | int = 0,
+    restarts: int = 0,
+    key: Key | None = None,
+    max_sweeps: int = 100,
+    tolerance: float = 1e-6,
+) -> Aligned:
+    """Relabel diagonal Gaussians so that they are near a reference; `samples` of the result is (means, stds).
+
+    `reference` is a pair (mean, std) of networks, or the index of one of the Gaussians.
+    """
+    for some in (means, stds):
+        check_samples(spec, some)
+    if tree.num_samples(means) != tree.num_samples(stds):
+        raise ValueError(f"{tree.num_samples(means)} means, but {tree.num_samples(stds)} standard deviations")
+    both = reference if isinstance(reference, tuple) else (reference, reference)
+    network = (reference_params(spec, means, both[0]), reference_params(spec, stds, both[1]))
+    weights = weight_features(spec, network[0])
+
+    def extract(samples: Samples) -> Arrays:
+        return (*weights.extract(samples[0]), *weights.extract(samples[1]))
+
+    features = Features((*weights.leaves, *weights.leaves), extract)
+    search = Search(restarts=restarts, key=key, max_sweeps=max_sweeps, tolerance=tolerance)
+    found = match(spec, features, (means, stds), extract_one(features, network), descent_matcher(search))
+    elements = stacked_elements(spec, found.permutations)
+    moved = (move(spec, elements, means), move(spec, elements, stds))
+    return Aligned(moved, elements, network, found.objective, found.converged)

@@ -1,0 +1,40 @@
+"""A second pass that weighs every weight by its precision: the Mahalanobis distance to the reference.
+
+−½ Σ w (reference − g x)² = Σ (w · reference) (g x) − ½ w (g x)² + constant, an inner product with the
+features x and x²; w is one over the variance of the aligned samples. A weight that hardly varies would decide
+alone, so a tenth of the mean variance of its array is added.
+"""
+
+import jax.numpy as jnp
+
+from symbnn.symmetry.alignment.descent import Descent
+from symbnn.symmetry.alignment.features import Arrays, Features
+from symbnn.symmetry.alignment.match import Matcher, match, mean_features
+from symbnn.symmetry.spec import SymmetrySpec
+from symbnn.types import Samples
+
+RIDGE = 0.1
+
+
+def match_by_precision(
+    spec: SymmetrySpec,
+    features: Features,
+    samples: Samples,
+    targets: Arrays,
+    matcher: Matcher,
+    first: Descent,
+) -> Descent:
+    """Match again from the permutations of a first pass, by precision-weighted distance."""
+    _, variance = mean_features(spec, features, samples, first.permutations)
+    # Equal samples have no variance at all: any weight will do.
+    smallest = jnp.finfo(targets[0].dtype).tiny
+    precision = tuple(1 / (part + RIDGE * jnp.mean(part) + smallest**0.5) for part in variance)
+    weighted = tuple(w * target for w, target in zip(precision, targets, strict=True))
+
+    def extract(some: Samples) -> Arrays:
+        arrays = features.extract(some)
+        return (*arrays, *(array**2 for array in arrays))
+
+    both = Features((*features.leaves, *features.leaves), extract)
+    against = (*weighted, *(-w / 2 for w in precision))
+    return match(spec, both, samples, against, matcher, first.permutations)

@@ -1,0 +1,84 @@
+"""What the samples are aligned to: a network, one of the samples, their medoid, or their own mean.
+
+Aligning to the mean and taking the mean again is generalised Procrustes analysis. With m the mean of the
+moved samples, Σ_s ‖g_s x_s − m‖² = Σ_s ‖x_s‖² − S ‖m‖², so Σ_s ⟨m, g_s x_s⟩ never falls. The medoid of
+aligned samples is the one nearest their mean: Σ_s ‖x_s − x_k‖² = Σ_s ‖x_s − m‖² + S ‖x_k − m‖².
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from symbnn import tree
+from symbnn.names import nearest
+from symbnn.symmetry.alignment.descent import Descent
+from symbnn.symmetry.alignment.features import Arrays, Features
+from symbnn.symmetry.alignment.match import Matcher, Search, chunks, match, mean_features
+from symbnn.symmetry.alignment.problem import HostPermutations, Problem, groups_only, objective
+from symbnn.symmetry.spec import SymmetrySpec, check_params
+from symbnn.types import Params, Samples
+
+STRATEGIES = ("mean", "medoid")
+
+
+def reference_params(spec: SymmetrySpec, samples: Samples, reference: Params | int | str | None) -> Params:
+    """The network to align to, at first: the one given, the sample of that index, or the first one."""
+    if isinstance(reference, str):
+        if reference not in STRATEGIES:
+            raise ValueError(f"unknown reference {reference!r}; {nearest(reference, STRATEGIES)}")
+        reference = 0
+    if reference is None:
+        reference = 0
+    if isinstance(reference, int | np.integer):
+        num = tree.num_samples(samples)
+        if not -num <= reference < num:
+            raise ValueError(f"reference is sample {reference}; there are {num} samples")
+        return tree.take(samples, int(reference))
+    try:
+        check_params(spec, reference)
+    except ValueError as error:
+        raise ValueError(f"the reference is another network: {error}") from error
+    return reference
+
+
+def match_to_mean(
+    spec: SymmetrySpec,
+    features: Features,
+    samples: Samples,
+    matcher: Matcher,
+    search: Search,
+    first: Descent,
+) -> tuple[Descent, Arrays]:
+    """Align to the mean of the moved features, take the mean again, until the objective stands still."""
+    found, targets = first, mean_features(spec, features, samples, first.permutations)[0]
+    history: list[np.ndarray] = []
+    for _ in range(search.max_rounds):
+        candidate = match(spec, features, samples, targets, matcher, found.permutations)
+        value = candidate.objective[-1]
+        if history and value.sum() - history[-1].sum() <= search.tolerance * abs(history[-1].sum()):
+            history.append(np.where(value.sum() > history[-1].sum(), value, history[-1]))
+            found = candidate if value.sum() > history[-2].sum() else found
+            return found._replace(objective=np.stack(history)), targets
+        found = candidate
+        history.append(value)
+        targets = mean_features(spec, features, samples, found.permutations)[0]
+    unsettled = np.zeros_like(found.converged)
+    return found._replace(objective=np.stack(history), converged=unsettled), targets
+
+
+def medoid(spec: SymmetrySpec, features: Features, samples: Samples, permutations: HostPermutations) -> int:
+    """Index of the sample whose moved features are nearest their mean."""
+    mean, _ = mean_features(spec, features, samples, permutations)
+    distances = []
+    for chunk in chunks(features, samples):
+        arrays = features.extract(tree.take(samples, chunk))
+        problem = Problem(groups_only(spec), features.leaves, mean, arrays, {}, "auto")
+        overlap = objective(problem, None, {name: value[chunk] for name, value in permutations.items()})
+        # ‖x − m‖² without the term that all samples share.
+        distances.append(np.asarray(_squared_lengths(arrays), np.float64) - 2 * overlap)
+    return int(np.argmin(np.concatenate(distances)))
+
+
+@jax.jit
+def _squared_lengths(arrays: Arrays) -> jax.Array:
+    return sum((jnp.sum(array**2, axis=range(1, array.ndim)) for array in arrays), start=jnp.zeros(()))

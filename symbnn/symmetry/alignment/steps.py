@@ -1,0 +1,170 @@
+"""One coordinate step: the best relabelling of one group, with everything else as it is.
+
+A group that others vary over (heads, experts) is relabelled together with them: for every pair of an outer
+unit of the target and one of the network the inner assignment is solved first, and its value enters the
+outer assignment. Where that is no exact maximum (a feature with two inner groups, or with the group twice) a
+step is taken only if the true objective rises.
+"""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from symbnn.symmetry.act import Element, act_leaf, compose, identity
+from symbnn.symmetry.alignment.assignment import assign
+from symbnn.symmetry.alignment.cost import Permutations, is_simple, occurrences, pair_cost
+from symbnn.symmetry.alignment.features import Arrays
+from symbnn.symmetry.alignment.problem import (
+    HostPermutations,
+    Problem,
+    blocks,
+    cost_blocks,
+    groups_of,
+    having,
+    objective,
+    on_device,
+    restricted,
+)
+from symbnn.symmetry.spec import Group, Leaf, SymmetrySpec
+
+
+def improve(
+    problem: Problem, group: str, permutations: HostPermutations, index: np.ndarray, threshold: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Best relabelling of a group for the networks at `index`, written to `permutations`.
+
+    Returns which networks changed, and by how much their objective rose: only rises above `threshold` count.
+    """
+    changed, gained = np.zeros(len(index), bool), np.zeros(len(index))
+    if problem.spec.group(group).size < 2 or not having(problem, group):
+        return changed, gained
+    propose = _nested_proposals if _inner_groups(problem.spec, group) else _plain_proposals
+    is_exact = is_simple(problem.spec, problem.leaves, group)
+    done = 0
+    for rows, step, gain in propose(problem, group, index, permutations):
+        here = slice(done, done + len(rows))
+        done += len(rows)
+        before = {name: value[rows] for name, value in permutations.items()}
+        after = follow(problem.spec, step, before)
+        if not is_exact:
+            gain = objective(problem, rows, after) - objective(problem, rows, before)
+        is_better = gain > threshold[here]
+        for name in after:
+            permutations[name][rows[is_better]] = after[name][is_better]
+        changed[here], gained[here] = is_better, np.where(is_better, gain, 0.0)
+    return changed, gained
+
+
+def follow(spec: SymmetrySpec, step: HostPermutations, permutations: HostPermutations) -> HostPermutations:
+    """The permutations after a further relabelling of some groups; groups over those move along."""
+    if any(set(step) & set(group.over) for group in spec.groups):
+        moved = _compose(spec, on_device(step), on_device(permutations))
+        return {name: np.asarray(value) for name, value in moved.items()}
+    return permutations | {
+        name: np.take_along_axis(permutations[name], value.astype(np.int32), axis=-1)
+        for name, value in step.items()
+    }
+
+
+def solve(problem: Problem, cost: jax.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Best relabelling `(items, *over, n)` of every matrix, and its gain over the current one."""
+    units = cost.shape[-1]
+    step = assign(cost.reshape(-1, units, units), solver=problem.solver).reshape(cost.shape[:-1])
+    return step, np.asarray(_gain(cost, step), np.float64)
+
+
+def _plain_proposals(problem: Problem, group: str, index: np.ndarray, permutations: HostPermutations):
+    for rows, cost in cost_blocks(problem, group, index, on_device(permutations)):
+        step, gain = solve(problem, cost)
+        yield rows, {group: step}, gain
+
+
+def _nested_proposals(problem: Problem, group: str, index: np.ndarray, permutations: HostPermutations):
+    outer = problem.spec.group(group)
+    inner = _inner_groups(problem.spec, group)
+    part = restricted(problem, having(problem, group))
+    largest = max(other.size for other in inner)
+    for rows, size in blocks(problem, group, index, matrices=largest**2):
+        total, costs = _nested_costs(
+            part.spec, part.leaves, outer, inner, part.targets, part.arrays, rows, on_device(permutations)
+        )
+        value, inner_steps = np.array(total[:size], np.float64), {}
+        for name, cost in costs.items():
+            matrices = cost[:size].reshape(-1, *cost.shape[-2:])
+            found = assign(matrices, solver=problem.solver)
+            value += np.asarray(_value(matrices, found)).reshape(value.shape)
+            inner_steps[name] = found.reshape(*value.shape, -1)
+        square = value.reshape(-1, outer.size, outer.size)
+        step = assign(jnp.asarray(square), solver=problem.solver).reshape(value.shape[:-1])
+        chosen = {
+            name: np.take_along_axis(found, step[..., None, None], axis=-2)[..., 0, :]
+            for name, found in inner_steps.items()
+        }
+        yield rows[:size], {group: step} | chosen, np.zeros(size)
+
+
+@partial(jax.jit, static_argnames=("spec", "leaves", "outer", "inner"))
+def _nested_costs(
+    spec: SymmetrySpec,
+    leaves: tuple[Leaf, ...],
+    outer: Group,
+    inner: tuple[Group, ...],
+    targets: Arrays,
+    arrays: Arrays,
+    index: jax.Array,
+    permutations: Permutations,
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Costs of outer pairs `(b, *over, i, i')` without inner units; of inner pairs for every outer pair."""
+    current = {name: value[index] for name, value in permutations.items()}
+    shape = (len(index), *spec.shape(outer), outer.size)
+    total, costs = jnp.zeros(shape), dict[str, jax.Array]()
+    for leaf, target, array in zip(leaves, targets, arrays, strict=True):
+        moved = jax.vmap(lambda perms, one, leaf=leaf: act_leaf(spec, Element(perms, {}, {}), leaf, one))(
+            current, array[index]
+        )
+        present = [group for group in inner if group.name in groups_of(spec, leaf)]
+        if not present:
+            total = total + pair_cost(spec, leaf, outer, target, moved)
+        elif len(present) == 1 and len(occurrences(leaf, present[0].name)) == 1:
+            part = _both_cost(leaf, outer, present[0], target, moved)
+            name = present[0].name
+            costs[name] = part + costs[name] if name in costs else part
+    return total, costs
+
+
+def _both_cost(leaf: Leaf, outer: Group, inner: Group, target: jax.Array, moved: jax.Array) -> jax.Array:
+    """Inner products of (outer, inner) units with (outer, inner) units, `(b, *over, i, i', j, j')`."""
+    axes = [factor.group for _, factor in leaf.factors()]
+    i, j = axes.index(outer.name), axes.index(inner.name)
+    left, right = list(range(len(axes))), list(range(len(axes)))
+    right[i], right[j], batch = len(axes), len(axes) + 1, len(axes) + 2
+    over = [axes.index(name) for name in outer.over]
+    return jnp.einsum(target, left, moved, [batch, *right], [batch, *over, i, right[i], j, right[j]])
+
+
+def _inner_groups(spec: SymmetrySpec, group: str) -> tuple[Group, ...]:
+    """Groups that vary over this one last and over nothing else than it does: settled with it."""
+    outer = spec.group(group)
+    return tuple(other for other in spec.groups if other.over == (*outer.over, group))
+
+
+@jax.jit
+def _gain(cost: jax.Array, step: jax.Array) -> jax.Array:
+    chosen = jnp.take_along_axis(cost, step[..., None], axis=-1)[..., 0]
+    return jnp.sum((chosen - jnp.diagonal(cost, axis1=-2, axis2=-1)).reshape(len(cost), -1), axis=-1)
+
+
+@jax.jit
+def _value(cost: jax.Array, step: jax.Array) -> jax.Array:
+    return jnp.sum(jnp.take_along_axis(cost, step[..., None], axis=-1), axis=(-2, -1))
+
+
+@partial(jax.jit, static_argnames="spec")
+def _compose(spec: SymmetrySpec, step: Permutations, permutations: Permutations) -> Permutations:
+    def one(one_step: Permutations, current: Permutations) -> Permutations:
+        unit = identity(spec).permutations | one_step
+        return compose(spec, Element(unit, {}, {}), Element(current, {}, {})).permutations
+
+    return jax.vmap(one)(step, permutations)
