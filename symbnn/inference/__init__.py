@@ -2,11 +2,17 @@
 
 from symbnn.inference.base import Chunk, Fit, Method, Progress, Sink
 from symbnn.inference.chains import Placement
+from symbnn.inference.dropout import dropout
 from symbnn.inference.ensemble import ensemble
 from symbnn.inference.hmc import hmc
+from symbnn.inference.laplace import laplace
+from symbnn.inference.mclmc import mclmc
 from symbnn.inference.multimode import multimode
+from symbnn.inference.nuts import nuts
 from symbnn.inference.report import SamplingError
+from symbnn.inference.sgmcmc import sgmcmc
 from symbnn.inference.storage import Storage, Stored
+from symbnn.inference.swag import swag
 from symbnn.inference.variational import variational
 
 __all__ = [
@@ -19,8 +25,14 @@ __all__ = [
     "Sink",
     "Storage",
     "Stored",
+    "dropout",
     "ensemble",
     "hmc",
+    "laplace",
+    "mclmc",
     "multimode",
+    "nuts",
+    "sgmcmc",
+    "swag",
     "variational",
 ]

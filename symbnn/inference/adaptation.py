@@ -105,10 +105,86 @@ def windows(
     return Tuner(name, init, update)
 
 
+class EnergyState(NamedTuple):
+    """Weighted average of the step-size estimates, and Welford's sums for the spread of the weights."""
+
+    weight: Array
+    average: Array
+    largest: Array
+    """Step size above which a step was not finite."""
+    num: Array
+    mean: Params
+    squares: Params
+
+
+def energy_variance(
+    num_burnin: int,
+    *,
+    step_size: float | None,
+    initial_step_size: float,
+    length: float | None,
+    initial_length: float,
+    variance: tuple[float, float],
+) -> Tuner:
+    """Step size at which the energy error has the wanted variance per dimension, for unadjusted MCLMC.
+
+    Var ΔE = O(ε⁶), so one step of size ε with error ΔE estimates ε⁻⁶ · ΔE² / (d · wanted) = ε*⁻⁶; a running
+    average with a memory of 150 steps gives ε* (Robnik et al. 2023). The length is √Σ var(w_i) over the
+    second half.
+    """
+    if num_burnin < 2:
+        raise ValueError("adapting step size or length needs a burn-in; give both, or num_burnin >= 2")
+    decay, trust = 149.0 / 151.0, 1.5
+    wanted = jnp.exp(jnp.linspace(math.log(variance[0]), math.log(variance[1]), num_burnin))
+
+    def init(params: Params) -> tuple[Tuning, EnergyState]:
+        tuning = _tuning(params, step_size or initial_step_size, length or initial_length)
+        zero = jnp.zeros_like(tuning.step_size)
+        zeros = jax.tree.map(jnp.zeros_like, params) if length is None else ()
+        return tuning, EnergyState(zero, zero, jnp.full_like(zero, jnp.inf), zero, zeros, zeros)
+
+    def update(
+        index: Array, state: EnergyState, tuning: Tuning, position: Params, info: Info
+    ) -> tuple[Tuning, EnergyState]:
+        if step_size is None:
+            dimension = sum(leaf.size for leaf in jax.tree.leaves(position))
+            ratio = jnp.square(info.energy_error) / (dimension * wanted[index]) + 1e-8
+            # Estimates from steps far from the wanted variance are trusted less.
+            weight = jnp.exp(-0.5 * jnp.square(jnp.log(ratio) / (6.0 * trust)))
+            weight = jnp.where(info.is_divergent, 0.0, weight)
+            estimate = jnp.where(info.is_divergent, 0.0, ratio * tuning.step_size**-6.0)
+            largest = jnp.where(info.is_divergent, 0.8 * tuning.step_size, state.largest)
+            average = decay * state.average + weight * estimate
+            total = decay * state.weight + weight
+            found = jnp.where(total > 0, (average / total) ** (-1.0 / 6.0), tuning.step_size)
+            state = state._replace(weight=total, average=average, largest=jnp.minimum(state.largest, largest))
+            chosen = jnp.minimum(found, state.largest).astype(tuning.step_size.dtype)
+            tuning = tuning._replace(step_size=chosen)
+        if length is None:
+            state = _where(index >= num_burnin // 2, _welford(state, position), state)
+            squares = jax.tree.reduce(jnp.add, jax.tree.map(jnp.sum, state.squares))
+            spread = jnp.sqrt(squares / jnp.maximum(state.num, 1.0))
+            tuning = tuning._replace(length=jnp.where(index == num_burnin - 1, spread, tuning.length))
+        return tuning, state
+
+    name = (
+        f"energy_variance({num_burnin}, step_size={step_size}, initial_step_size={initial_step_size}, "
+        f"length={length}, initial_length={initial_length}, variance={variance})"
+    )
+    return Tuner(name, init, update)
+
+
 def leaf_sizes(target: Target) -> dict[str, int]:
     """Number of weights by leaf name."""
     shapes = jax.eval_shape(target.init, jax.random.key(0))
     return {name: math.prod(leaf.shape) for name, leaf in tree.named_leaves(shapes).items()}
+
+
+def prior_radius(target: Target) -> float:
+    """σ √(T d): typical distance of a prior draw from the origin."""
+    sizes = leaf_sizes(target)
+    scales = target.prior.scales(jax.eval_shape(target.init, jax.random.key(0)))
+    return math.sqrt(target.temperature * sum(sizes[name] * scales[name] ** 2 for name in sizes))
 
 
 def first_step_size(target: Target) -> float:
@@ -124,13 +200,13 @@ def _tuning(params: Params, step_size: float, length: float) -> Tuning:
     return Tuning(jnp.asarray(step_size, dtype), ones, jnp.asarray(length, dtype))
 
 
-def _welford(state: WindowState, position: Params) -> WindowState:
+def _welford(state: Any, position: Params) -> Any:
     count = state.num + 1
     mean = jax.tree.map(lambda m, w: m + (w - m) / count, state.mean, position)
     squares = jax.tree.map(
         lambda s, w, old, new: s + (w - old) * (w - new), state.squares, position, state.mean, mean
     )
-    return WindowState(state.averaging, count, mean, squares)
+    return state._replace(num=count, mean=mean, squares=squares)
 
 
 def _end_window(state: WindowState, start: Any) -> tuple[WindowState, Params]:

@@ -4,9 +4,9 @@ The key of transition t of chain c is derived from (key, c, t), so a chunk needs
 after the chunk before it: a missing or damaged chunk is computed again, bit for bit, and no other.
 """
 
+import math
 import time
 import warnings
-from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -61,7 +61,6 @@ class Work(NamedTuple):
     stage: str
     start: int
     stop: int
-    num_draws: int
 
 
 class Session(NamedTuple):
@@ -69,8 +68,7 @@ class Session(NamedTuple):
 
     settings: Run
     plan: chains.Layout
-    programs: Callable[[int], programs.Programs]
-    """By number of draws per chunk: all but the last are alike."""
+    programs: programs.Programs
     shard: chains.Shard
     key_data: np.ndarray
     begun: float
@@ -101,27 +99,25 @@ def run(key: Key, target: Target, kernel: Kernel, tuner: Tuner, settings: Run, *
         refuse_batch_statistics()
     _check_initial(settings, shapes)
     plan = chains.layout(settings.num_chains, settings.placement)
-    settings = settings._replace(chunk_size=settings.chunk_size or _default_chunk_size(settings, target))
+    settings = settings._replace(chunk_size=settings.chunk_size or default_chunk_size(settings, target))
+    assert settings.chunk_size is not None
     if settings.sink is not None:
         settings.sink.open(fingerprint(key, target, _fingerprint_settings(settings, plan, name)))
 
-    def build(num_draws: int) -> programs.Programs:
-        return programs.build(
-            target,
-            kernel,
-            tuner,
-            plan,
-            num_draws=num_draws,
-            thinning=settings.thinning,
-            storage=settings.storage,
-            key_impl=jax.random.key_impl(key),
-        )
-
-    built = {num: build(num) for num in {work.num_draws for work in works(settings)}}
+    compiled = programs.build(
+        target,
+        kernel,
+        tuner,
+        plan,
+        num_draws=settings.chunk_size,
+        thinning=settings.thinning,
+        storage=settings.storage,
+        key_impl=jax.random.key_impl(key),
+    )
     session = Session(
         settings,
         plan,
-        built.__getitem__,
+        compiled,
         chains.place_data(plan, target.data),
         np.asarray(jax.random.key_data(key)),
         time.perf_counter(),
@@ -131,22 +127,17 @@ def run(key: Key, target: Target, kernel: Kernel, tuner: Tuner, settings: Run, *
 
 def works(settings: Run) -> list[Work]:
     """The chunks of a run, in order."""
-    size = settings.chunk_size or 1
-
-    def parts(total: int) -> Iterator[tuple[int, int]]:
-        return ((start, min(start + size, total)) for start in range(0, total, size))
-
-    burnin = [Work("burn-in", start, stop, 0) for start, stop in parts(settings.num_burnin)]
-    first, thinning = settings.num_burnin, settings.thinning
-    return burnin + [
-        Work("sampling", first + start * thinning, first + stop * thinning, stop - start)
-        for start, stop in parts(settings.num_samples)
+    size = (settings.chunk_size or 1) * settings.thinning
+    burnin, end = settings.num_burnin, settings.num_burnin + settings.num_samples * settings.thinning
+    return [
+        *(Work("burn-in", start, min(start + size, burnin)) for start in range(0, burnin, size)),
+        *(Work("sampling", start, min(start + size, end)) for start in range(burnin, end, size)),
     ]
 
 
 def _loop(session: Session, shapes: Any) -> Fit:
     todo = works(session.settings)
-    state: Any = _start(session, todo[-1].num_draws)
+    state: Any = _start(session)
     template = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), state)
     kept: list[Any] = []
     log_densities: list[np.ndarray] = []
@@ -186,15 +177,13 @@ class _Parked(NamedTuple):
     rows: Any
 
 
-def _start(session: Session, num_draws: int) -> Any:
+def _start(session: Session) -> Any:
     """Chains at their start; `ValueError` where the log-density is not finite."""
     settings, plan = session.settings, session.plan
     begin: dict[str, Any] = {"index": chains.local_chains(plan).astype(np.int32)}
     if settings.initial is not None:
         begin["params"] = tree.take(jax.tree.map(np.asarray, settings.initial), begin["index"])
-    state, finite = session.programs(num_draws).start(
-        chains.place_chains(plan, begin), session.shard, session.key_data
-    )
+    state, finite = session.programs.start(chains.place_chains(plan, begin), session.shard, session.key_data)
     bad = begin["index"][~chains.fetch_chains(plan, finite)]
     if bad.size:
         raise ValueError(f"chains {bad.tolist()} start where the log-density or its gradient is not finite")
@@ -212,8 +201,7 @@ def _read(session: Session, index: int, work: Work, damaged: list[str]) -> Chunk
     except ValueError as error:
         damaged.append(str(error))
         warnings.warn(f"computing chunk {index} again: {error}", RuntimeWarning, stacklevel=4)
-    expected = (work.num_draws,) if work.num_draws else ()
-    fits = chunk is not None and chunk["info/transitions"].shape[1:] == expected
+    fits = chunk is not None and chunk["info/transitions"].shape[1] == _num_draws(session.settings, work)
     return chunk if distributed.everywhere(fits) else None
 
 
@@ -222,22 +210,23 @@ def _compute(session: Session, state: Any, work: Work) -> tuple[Any, Chunk]:
     plan = session.plan
     if isinstance(state, _Parked):
         state = chains.place_chains(plan, state.rows)
-    first = np.int32(work.start)
-    if work.stage == "burn-in":
-        last = works(session.settings)[-1].num_draws
-        state, totals = session.programs(last).burnin(
-            state, session.shard, session.key_data, first, np.int32(work.stop - work.start)
-        )
-        extra: Any = {}
-    else:
-        inputs = session.settings.storage.inputs
-        inputs = () if inputs is None else np.asarray(inputs)
-        state, totals, extra = session.programs(work.num_draws).sampling(
-            state, session.shard, session.key_data, first, inputs
-        )
-    name = "predictions" if session.settings.storage.collect == "predictions" else "draws"
-    host = chains.fetch_chains(plan, {"state": state, "info": totals, name: extra})
+    window = programs.Window(
+        np.int32(work.start), np.int32(work.stop - work.start), np.bool_(work.stage == "burn-in")
+    )
+    inputs = () if session.settings.storage.inputs is None else np.asarray(session.settings.storage.inputs)
+    state, totals, kept = session.programs.advance(state, session.shard, session.key_data, window, inputs)
+    host = chains.fetch_chains(plan, {"state": state, "info": totals})
+    num = _num_draws(session.settings, work)
+    host["info"] = jax.tree.map(lambda leaf: leaf[:, :num], host["info"])
+    if session.settings.storage.collect == "predictions":
+        host["predictions"] = chains.fetch_chains(plan, kept)
+    elif work.stage == "sampling":
+        host["draws"] = jax.tree.map(lambda leaf: leaf[:, :num], chains.fetch_chains(plan, kept))
     return state, flatten("", host)
+
+
+def _num_draws(settings: Run, work: Work) -> int:
+    return math.ceil((work.stop - work.start) / settings.thinning)
 
 
 def _keep(session: Session, chunk: Chunk, shapes: Any) -> Any:
@@ -284,17 +273,11 @@ def _tell(session: Session, work: Work, chunk: Chunk) -> None:
         settings.progress(Progress(work.stage, done, settings.num_samples, statistics))
 
 
-def _default_chunk_size(settings: Run, target: Target) -> int:
-    """Draws of about `OPERATIONS_PER_CHUNK` at a hundred gradients each, at most 50, dividing the run if
-    they can.
-
-    Every length of a chunk is compiled once, so a divisor saves a compilation.
-    """
-    shapes = jax.eval_shape(target.init, jax.random.key(0))
-    per_draw = 600.0 * tree.num_weights(shapes) * target.num_data * settings.thinning * settings.num_chains
-    most = int(min(50, settings.num_samples, max(1, OPERATIONS_PER_CHUNK // per_draw)))
-    divisor = max(size for size in range(1, most + 1) if settings.num_samples % size == 0)
-    return divisor if 2 * divisor > most else most
+def default_chunk_size(settings: Run, target: Target) -> int:
+    """Draws of about `OPERATIONS_PER_CHUNK` at a hundred gradients a transition; at most 50."""
+    num_weights = tree.num_weights(jax.eval_shape(target.init, jax.random.key(0)))
+    per_draw = 600.0 * num_weights * target.num_data * settings.thinning * settings.num_chains
+    return int(min(50, settings.num_samples, max(1, OPERATIONS_PER_CHUNK // per_draw)))
 
 
 def _check_initial(settings: Run, shapes: Any) -> None:

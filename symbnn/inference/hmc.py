@@ -99,10 +99,8 @@ def hmc(
 
 def default_trajectory(target: Target) -> float:
     """π σ √T / 2 with σ² the mean prior variance of a weight."""
-    sizes = adaptation.leaf_sizes(target)
-    scales = target.prior.scales(jax.eval_shape(target.init, jax.random.key(0)))
-    variance = sum(sizes[name] * scales[name] ** 2 for name in sizes) / sum(sizes.values())
-    return 0.5 * math.pi * math.sqrt(variance * target.temperature)
+    num_weights = sum(adaptation.leaf_sizes(target).values())
+    return 0.5 * math.pi * adaptation.prior_radius(target) / math.sqrt(num_weights)
 
 
 def build_kernel(*, num_steps: int | None, jitter: float = 0.0, max_num_steps: int = 1000) -> Kernel:

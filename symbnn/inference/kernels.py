@@ -56,12 +56,9 @@ class ChainDensity(NamedTuple):
         priors = jax.tree.map(jnp.subtract, self.log_priors(new), self.log_priors(old))
         return ((new_likelihood - old_likelihood) + _total(priors)) / self.temperature
 
-    def relative_to(self, origin: Params) -> tuple[Callable[[Params], Array], Params]:
-        """(log-density minus that at `origin`, gradient at `origin`): for kernels that keep one number."""
-        likelihood, gradient = self.likelihood_and_gradient(origin)
-        return lambda params: self.difference(
-            params, self.log_likelihood(params), origin, likelihood
-        ), gradient
+    def relative_to(self, origin: Params, likelihood: Array) -> Callable[[Params], Array]:
+        """The log-density minus that at `origin`: small enough for kernels that keep it in one number."""
+        return lambda params: self.difference(params, self.log_likelihood(params), origin, likelihood)
 
 
 class Tuning(NamedTuple):

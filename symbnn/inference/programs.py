@@ -44,11 +44,16 @@ class Programs(NamedTuple):
 
     start: Callable[..., Any]
     """({index[, params]}, shard, key) -> (Chain, whether log-density and gradient are finite)."""
-    burnin: Callable[..., Any]
-    """(Chain, shard, key, first transition, number) -> (Chain, Totals)."""
-    sampling: Callable[..., Any]
-    """(Chain, shard, key, first transition, inputs) -> (Chain, Totals per draw, draws or summed
-    predictions)."""
+    advance: Callable[..., Any]
+    """(Chain, shard, key, `Window`, inputs) -> (Chain, totals per draw, draws or the sum of predictions)."""
+
+
+class Window(NamedTuple):
+    """The transitions of one chunk: traced, so that burn-in, draws and the last chunk are one program."""
+
+    first: Any
+    number: Any
+    is_burnin: Any
 
 
 def build(
@@ -62,7 +67,7 @@ def build(
     storage: Storage,
     key_impl: Any,
 ) -> Programs:
-    """The programs of a run whose chunks have `num_draws` draws."""
+    """The programs of a run whose chunks have at most `num_draws` draws of `thinning` transitions each."""
 
     def density_of(shard: chains.Shard) -> ChainDensity:
         return chain_density(target, chains.sum_over_shards(target.log_likelihood, plan, shard))
@@ -80,60 +85,59 @@ def build(
         sampler = kernel.init(keys.named(key, "sampler"), params, density)
         return Chain(begin["index"], sampler, *tuner.init(params)), jnp.all(jnp.stack(finite))
 
-    def transition(chain: Chain, density: ChainDensity, key: Array, index: Array) -> tuple[Chain, Info]:
-        key = jax.random.fold_in(key, index)
-        sampler, info = kernel.step(key, chain.sampler, chain.tuning, density)
-        return chain._replace(sampler=sampler), info
+    def transition(
+        chain: Chain, density: ChainDensity, key: Array, index: Array, is_burnin: Array
+    ) -> tuple[Chain, Info]:
+        sampler, info = kernel.step(jax.random.fold_in(key, index), chain.sampler, chain.tuning, density)
+        old = (chain.tuning, chain.adaptation)
+        new = tuner.update(index, chain.adaptation, chain.tuning, sampler.position, info)
+        tuning, adaptation = jax.tree.map(lambda a, b: jnp.where(is_burnin, a, b), new, old)
+        return Chain(chain.number, sampler, tuning, adaptation), info
 
-    def burnin(
-        chain: Chain, shard: chains.Shard, key_data: Array, first: Array, number: Array
-    ) -> tuple[Chain, Totals]:
-        density, key = density_of(shard), keys.named(chain_key(key_data, chain.number), "transitions")
-
-        def body(offset: Array, carry: tuple[Chain, Totals]) -> tuple[Chain, Totals]:
-            chain, info = transition(carry[0], density, key, first + offset)
-            tuning, state = tuner.update(
-                first + offset, chain.adaptation, chain.tuning, chain.sampler.position, info
-            )
-            return chain._replace(tuning=tuning, adaptation=state), _add(carry[1], info)
-
-        return jax.lax.fori_loop(0, number, body, (chain, _no_transitions()))
-
-    def draw(chain: Chain, density: ChainDensity, key: Array, first: Array) -> tuple[Chain, Totals]:
-        def body(offset: Array, carry: tuple[Chain, Totals]) -> tuple[Chain, Totals]:
-            chain, info = transition(carry[0], density, key, first + offset)
-            return chain, _add(carry[1], info)
-
-        return jax.lax.fori_loop(0, thinning, body, (chain, _no_transitions()))
-
-    def sampling(
-        chain: Chain, shard: chains.Shard, key_data: Array, first: Array, inputs: Any
+    def advance(
+        chain: Chain, shard: chains.Shard, key_data: Array, window: Window, inputs: Any
     ) -> tuple[Chain, Totals, Any]:
         density, key = density_of(shard), keys.named(chain_key(key_data, chain.number), "transitions")
 
-        def stored(params: Any) -> Any:
-            cast = (lambda leaf: leaf) if storage.dtype is None else (lambda leaf: leaf.astype(storage.dtype))
-            return jax.tree.map(cast, params)
+        def body(offset: Array, carry: tuple[Chain, Totals]) -> tuple[Chain, Totals]:
+            chain, info = transition(carry[0], density, key, window.first + offset, window.is_burnin)
+            return chain, _add(carry[1], info)
 
-        def predicted(params: Any) -> Array:
-            return target.likelihood.predictive(target.model.apply(params, inputs))
+        def one_draw(carry: tuple[Chain, Any], draw: Array) -> tuple[tuple[Chain, Any], Any]:
+            begin = draw * thinning
+            end = jnp.minimum(begin + thinning, window.number)
+            chain, totals = jax.lax.fori_loop(begin, end, body, (carry[0], _no_transitions()))
+            kept = collect(chain.sampler.position, carry[1], begin < window.number)
+            return (chain, kept.carried), (totals, kept.draw)
 
-        def body(carry: tuple[Chain, Any], offset: Array) -> tuple[tuple[Chain, Any], Any]:
-            chain, totals = draw(carry[0], density, key, first + offset * thinning)
-            if storage.collect == "predictions":
-                return (chain, carry[1] + predicted(chain.sampler.position)), (totals, None)
-            return (chain, None), (totals, stored(chain.sampler.position))
+        collect, nothing = _collector(target, storage, inputs, chain.sampler.position)
+        (chain, carried), (totals, draws) = jax.lax.scan(one_draw, (chain, nothing), jnp.arange(num_draws))
+        return chain, totals, carried if storage.collect == "predictions" else draws
 
-        predictions = None
-        if storage.collect == "predictions":
-            shape = jax.eval_shape(predicted, chain.sampler.position)
-            predictions = jnp.zeros(shape.shape, shape.dtype)
-        (chain, predictions), (totals, draws) = jax.lax.scan(
-            body, (chain, predictions), jnp.arange(num_draws)
-        )
-        return chain, totals, predictions if storage.collect == "predictions" else draws
+    return Programs(*(chains.map_chains(function, plan) for function in (start, advance)))
 
-    return Programs(*(chains.map_chains(function, plan) for function in (start, burnin, sampling)))
+
+class _Kept(NamedTuple):
+    carried: Any
+    draw: Any
+
+
+def _collector(
+    target: Target, storage: Storage, inputs: Any, params: Any
+) -> tuple[Callable[[Any, Any, Array], _Kept], Any]:
+    """(what is kept of a draw, what is carried at the start)."""
+    if storage.collect != "predictions":
+        return lambda params, carried, is_real: _Kept(
+            None, jax.tree.map(lambda leaf: leaf.astype(storage.dtype or leaf.dtype), params)
+        ), None
+
+    def predicted(params: Any) -> Array:
+        return target.likelihood.predictive(target.model.apply(params, inputs))
+
+    shape = jax.eval_shape(predicted, params)
+    return lambda params, carried, is_real: _Kept(
+        carried + jnp.where(is_real, predicted(params), 0.0), None
+    ), jnp.zeros(shape.shape, shape.dtype)
 
 
 def _no_transitions() -> Totals:

@@ -28,13 +28,8 @@ class Tally(NamedTuple):
 
 
 def tally_of(chunk: Chunk) -> Tally:
-    """Totals of one chunk: burn-in chunks hold one number per chain, chunks of draws one per draw."""
-    return Tally(
-        *(
-            np.asarray(chunk[f"info/{name}"], np.float64).reshape(_rows(chunk), -1).sum(1)
-            for name in Tally._fields
-        )
-    )
+    """Totals of one chunk, whose numbers are per chain and draw."""
+    return Tally(*(np.asarray(chunk[f"info/{name}"], np.float64).sum(1) for name in Tally._fields))
 
 
 def add(tallies: Sequence[Tally]) -> Tally:
@@ -85,7 +80,3 @@ def verdict(total: Tally, step_size: np.ndarray, chains: np.ndarray) -> str:
                 "transitions diverged"
             )
     return "; ".join(sentences) or "ok"
-
-
-def _rows(chunk: Chunk) -> int:
-    return chunk["info/transitions"].shape[0]

@@ -1,0 +1,143 @@
+"""The No-U-Turn Sampler (Hoffman & Gelman 2014) with multinomial proposals (Betancourt 2017), from BlackJAX.
+
+BlackJAX keeps the energy of a state in one float. Two shifts, which cancel in every difference, keep that
+float small, of order √d instead of d: the log-density is measured from the start of the trajectory, weight
+by weight, and the kinetic energy from its mean,
+
+    H = -(log p(w) - log p(w_0)) + Σ_i ½ (p_i² / m_i - 1).
+"""
+
+from typing import Any, NamedTuple
+
+import blackjax
+import jax
+import jax.numpy as jnp
+from blackjax.mcmc.metrics import Metric
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array
+
+from symbnn.density import Target
+from symbnn.inference import adaptation, driver
+from symbnn.inference.base import Fit, Method, ProgressCallback, Sink
+from symbnn.inference.chains import EVERYWHERE, Placement
+from symbnn.inference.hmc import sample_momentum
+from symbnn.inference.kernels import ChainDensity, Info, Kernel, Tuning
+from symbnn.inference.storage import IN_MEMORY, Storage
+from symbnn.types import Key, Params, Samples
+
+
+class NUTSState(NamedTuple):
+    """Where a chain is; the gradient there is computed by each transition anew, one in a trajectory of
+    many."""
+
+    position: Params
+
+
+def nuts(
+    *,
+    num_chains: int = 4,
+    num_samples: int = 1000,
+    num_burnin: int = 500,
+    step_size: float | None = None,
+    max_doublings: int = 10,
+    thinning: int = 1,
+    mass: adaptation.Mass = "diagonal",
+    target_acceptance: float = 0.8,
+    initial: Samples | None = None,
+    chunk_size: int | None = None,
+    placement: Placement = EVERYWHERE,
+    storage: Storage = IN_MEMORY,
+    progress: ProgressCallback | None = None,
+    sink: Sink | None = None,
+) -> Method:
+    """NUTS over the weights of a network: trajectories that end when they turn back.
+
+    `step_size=None` adapts it by windows in the burn-in, with a diagonal mass matrix unless `mass` is
+    "identity". A trajectory has at most 2^`max_doublings` steps. See `driver.run` for the rest.
+    """
+    run = driver.check_run(
+        driver.Run(
+            num_chains,
+            num_samples,
+            num_burnin,
+            thinning,
+            chunk_size,
+            initial,
+            placement,
+            storage,
+            progress,
+            sink,
+        )
+    )
+    if step_size is not None and not step_size > 0:
+        raise ValueError(f"step_size must be positive; got {step_size}")
+    if max_doublings < 1:
+        raise ValueError(f"max_doublings must be at least 1; got {max_doublings}")
+
+    def method(key: Key, target: Target) -> Fit:
+        if step_size is None:
+            tuner = adaptation.windows(
+                num_burnin,
+                initial_step_size=adaptation.first_step_size(target),
+                mass=mass,
+                target_acceptance=target_acceptance,
+            )
+        else:
+            tuner = adaptation.fixed(step_size=step_size)
+        name = f"nuts(max_doublings={max_doublings}, {tuner.name})"
+        return driver.run(key, target, build_kernel(max_doublings=max_doublings), tuner, run, name=name)
+
+    return method
+
+
+def build_kernel(*, max_doublings: int = 10) -> Kernel:
+    """The Markov kernel."""
+    transition = blackjax.nuts.build_kernel()
+
+    def init(key: Key, params: Params, density: ChainDensity) -> NUTSState:
+        return NUTSState(params)
+
+    def step(key: Key, state: NUTSState, tuning: Tuning, density: ChainDensity) -> tuple[NUTSState, Info]:
+        likelihood, gradient = density.likelihood_and_gradient(state.position)
+        relative = density.relative_to(state.position, likelihood)
+        start = blackjax.mcmc.hmc.HMCState(state.position, jnp.zeros_like(likelihood), gradient)
+        metric = centred_metric(state.position, tuning.inverse_mass)
+        new, info = transition(key, start, relative, tuning.step_size, metric, max_doublings)
+        log_density = density.assemble(state.position, likelihood) + new.logdensity
+        return NUTSState(new.position), Info(
+            acceptance=info.acceptance_rate,
+            is_divergent=info.is_divergent,
+            energy_error=info.energy - metric.kinetic_energy(info.momentum),
+            num_gradients=info.num_integration_steps + 1,
+            log_density=log_density,
+        )
+
+    return Kernel(init, step)
+
+
+def centred_metric(params: Params, inverse_mass: Params) -> Metric:
+    """A Euclidean metric on trees shaped like `params` whose kinetic energy has mean zero."""
+    variances, _ = ravel_pytree(jax.tree.map(lambda v, w: jnp.broadcast_to(v, w.shape), inverse_mass, params))
+
+    def kinetic_energy(momentum: Params, position: Any = None) -> Array:
+        return 0.5 * _sum(jax.tree.map(lambda p, v: v * jnp.square(p) - 1.0, momentum, inverse_mass))
+
+    def is_turning(
+        left: Params, right: Params, total: Params, position_left: Any = None, position_right: Any = None
+    ) -> Array:
+        # BlackJAX keeps momenta of the trajectory in one array, so these come as trees or as vectors.
+        p_left, p_right, p_total = (ravel_pytree(momentum)[0] for momentum in (left, right, total))
+        velocity = variances * (p_total - 0.5 * (p_left + p_right))
+        return (p_left @ velocity <= 0) | (p_right @ velocity <= 0)
+
+    def scale(position: Params, element: Params, *, inv: bool, trans: bool) -> Params:
+        power = 0.5 if inv else -0.5
+        return jax.tree.map(lambda e, v: e * v**power, element, inverse_mass)
+
+    return Metric(
+        lambda key, position: sample_momentum(key, position, inverse_mass), kinetic_energy, is_turning, scale
+    )
+
+
+def _sum(tree: Params) -> Array:
+    return jax.tree.reduce(jnp.add, jax.tree.map(jnp.sum, tree))
