@@ -1,4 +1,9 @@
-"""Eight simulated devices and shape checking: both must be set before anything else touches JAX."""
+"""Simulated devices, cheap compilation and shape checking: all must be set before anything touches JAX."""
+
+import os
+
+# Tests compile many small programs and run each a few times: LLVM's optimiser costs more than it gains.
+os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_backend_optimization_level=0"
 
 import jax
 from jaxtyping import install_import_hook
