@@ -21,7 +21,7 @@ from symbnn.types import Params
 
 PerInput = Callable[[jax.Array, jax.Array], jax.Array]
 """`(outputs, targets) -> (inputs,)`."""
-Correction = Callable[[Params, Params, jax.Array, Params], Params]
+Correction = Callable[[Params, Params, float | jax.Array, Params], Params]
 """`(a, b, weight, interpolated) -> corrected`."""
 
 

@@ -33,7 +33,7 @@ def recompute_statistics(train: Train, inputs: jax.Array, key: Key, *, block_inp
     size = min(block_inputs, inputs.shape[0])
     blocks = inputs[: inputs.shape[0] // size * size].reshape(-1, size, *inputs.shape[1:])
 
-    def correct(a: Params, b: Params, weight: jax.Array, params: Params) -> Params:
+    def correct(a: Params, b: Params, weight: float | jax.Array, params: Params) -> Params:
         def updated(old: float, block: jax.Array) -> Any:
             start = jax.tree.map(lambda leaf: jnp.full_like(leaf, old), params["batch_stats"])
             return train({**params, "batch_stats": start}, block, key)[1]["batch_stats"]
@@ -67,7 +67,7 @@ def _renormalise(
     inputs: jax.Array,
     new_bias: Callable[[jax.Array, jax.Array, jax.Array, jax.Array], jax.Array],
 ) -> Correction:
-    def correct(a: Params, b: Params, weight: jax.Array, params: Params) -> Params:
+    def correct(a: Params, b: Params, weight: float | jax.Array, params: Params) -> Params:
         ends = [{name: _moments(z) for name, z in preactivations(end, inputs).items()} for end in (a, b)]
         for layer in ends[0]:
             # Measured on the network corrected so far: each layer sees repaired inputs.
