@@ -1,9 +1,21 @@
-"""What a data set is once it is loaded, and the one error of everything that can be wrong with a file."""
+"""What a data set is once it is loaded, what a source of one offers, and what is raised if a file is bad.
 
+A source hands out `Part`s: how many examples there are, and a function that reads some of them. So of a large
+set only the wanted subset is ever decoded and turned into floats.
+"""
+
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+
+
+class Statistics(NamedTuple):
+    """Mean and standard deviation, per channel of images, per column otherwise; constant columns have 1."""
+
+    mean: np.ndarray
+    std: np.ndarray
 
 
 class Split(NamedTuple):
@@ -14,24 +26,78 @@ class Split(NamedTuple):
 
 
 class Dataset(NamedTuple):
-    """A training and a test part. `num_classes` is None for regression."""
+    """A training and a test part. `num_classes` is None for regression.
+
+    `target_scale` takes standardised regression targets back to their units: targets · std + mean.
+    """
 
     name: str
     train: Split
     test: Split
     num_classes: int | None
     input_shape: tuple[int, ...]
+    target_scale: Statistics | None = None
+
+
+class Part(NamedTuple):
+    """`num` examples, of which `read(indices)` loads some."""
+
+    num: int
+    read: Callable[[np.ndarray], Split]
+
+
+class Parts(NamedTuple):
+    """What a source offers; a part that it lacks has no examples."""
+
+    train: Part
+    test: Part
 
 
 class DataError(ValueError):
     """A data file is missing, damaged or not what its name says."""
 
 
-def bad_file(path: Path, *, expected: str, found: str, advice: str) -> DataError:
+def bad_file(path: Path, *, expected: str, found: str, advice: str = "download it again") -> DataError:
     """The error for `path`: which file, what was expected, what was found, what to do."""
     return DataError(f"{path}: expected {expected}; found {found}; {advice}")
 
 
-def dataset(name: str, train: Split, test: Split, num_classes: int | None) -> Dataset:
-    """`Dataset` whose input shape is that of the training inputs."""
-    return Dataset(name, train, test, num_classes, tuple(train.inputs.shape[1:]))
+def check_labels(path: Path, labels: np.ndarray, num_classes: int) -> None:
+    """`DataError` naming the first label outside `[0, num_classes)`."""
+    wrong = np.flatnonzero((labels < 0) | (labels >= num_classes))
+    if wrong.size:
+        raise bad_file(
+            path,
+            expected=f"labels from 0 to {num_classes - 1}",
+            found=f"{labels[wrong[0]]} at position {wrong[0]}",
+        )
+
+
+def image_part(images: np.ndarray, labels: np.ndarray) -> Part:
+    """Part of byte images `(n, height, width, channels)`, which become floats in [0, 1] when read."""
+
+    def read(indices: np.ndarray) -> Split:
+        return Split(images[indices].astype(np.float32) / np.float32(255), labels[indices].astype(np.int32))
+
+    return Part(len(labels), read)
+
+
+def empty_part(part: Part) -> Part:
+    """A part without examples, shaped like those of `part`."""
+    one = part.read(np.arange(1))
+    return Part(0, lambda indices: Split(one.inputs[:0], one.targets[:0]))
+
+
+def statistics(split: Split) -> Statistics:
+    """Mean and standard deviation of the inputs over all axes but the last; in float64, as sums are long."""
+    axes = tuple(range(split.inputs.ndim - 1))
+    mean = split.inputs.mean(axis=axes, dtype=np.float64)
+    std = split.inputs.std(axis=axes, dtype=np.float64)
+    # Rounding leaves a constant column with a tiny spread, which would blow its noise up to unit size.
+    constant = std <= 1e-7 * np.abs(mean)
+    return Statistics(mean.astype(np.float32), np.where(constant, 1.0, std).astype(np.float32))
+
+
+def normalise(split: Split, scale: Statistics) -> Split:
+    """Inputs minus mean over standard deviation. Foreign inputs take the training data's `scale`."""
+    return split._replace(inputs=((split.inputs - scale.mean) / scale.std).astype(np.float32))

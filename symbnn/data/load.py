@@ -1,15 +1,22 @@
-"""One entry: a data set by name, from a folder, from `SYMBNN_DATA_DIR` or from tensorflow-datasets."""
+"""One entry: a data set by name, from a folder, from `SYMBNN_DATA_DIR` or from tensorflow-datasets.
 
-from collections.abc import Callable
+A folder of the set's name is its source if it holds anything but a copy of tensorflow-datasets. It is then
+checked, and what is wrong in it is an error: a damaged copy is never silently replaced by the next source.
+"""
+
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 from symbnn import names
-from symbnn.data import bundled
-from symbnn.data.base import Dataset, Split
+from symbnn.data import bundled, uci
+from symbnn.data.base import DataError, Dataset, Part, Parts, Split, empty_part, normalise, statistics
+from symbnn.data.catalogue import read_catalogue
+from symbnn.data.images import IMAGES, read_images
 
-BUNDLED: dict[str, Callable[[], Dataset]] = {"digits": bundled.digits}
+DATA_DIR_VARIABLE = "SYMBNN_DATA_DIR"
 
 
 def load(
@@ -20,25 +27,108 @@ def load(
     num_train: int | None = None,
     num_test: int | None = None,
     seed: int = 0,
+    resize: int | None = None,
+    normalised: bool = False,
+    test_only: bool = False,
 ) -> Dataset:
-    """The data set `name`; `num_train` and `num_test` draw subsets that depend on `seed` alone."""
-    loaded = names.lookup(BUNDLED, name, "data set")()
-    train = _subset(loaded.train, num_train, seed, "num_train")
-    test = _subset(loaded.test, num_test, seed + 1, "num_test")
-    if flatten:
-        train, test = _flatten(train), _flatten(test)
-    return loaded._replace(train=train, test=test, input_shape=tuple(train.inputs.shape[1:]))
+    """The data set `name` (see `describe`) as arrays.
+
+    `num_train` and `num_test` draw subsets by `seed`. `resize` is the side of the images: block averages, or
+    scaled and cropped where images come as files. `normalised` inputs have mean 0 and variance 1 per channel
+    over the training part. `test_only` leaves the training part empty and does not look for its files.
+    """
+    names.lookup(dict.fromkeys(known()), name, "data set")
+    if name in bundled.TOYS:
+        dataset = bundled.toy(name, bundled.TOYS[name], num_train=num_train, num_test=num_test, seed=seed)
+    elif name.startswith("uci/"):
+        rows = uci.NUM_ROWS[name.removeprefix("uci/")]
+        folder = _required_folder(name, data_dir)
+        dataset = uci.read_uci(folder, name, num_rows=rows, num_train=num_train, num_test=num_test, seed=seed)
+    else:
+        parts = bundled.digits() if name == "digits" else _image_parts(name, data_dir, resize, test_only)
+        dataset = _image_dataset(name, parts, num_train, num_test, seed, resize)
+    if normalised:
+        if not len(dataset.train.targets):
+            raise ValueError(f"{name}: without a training part there are no statistics; use data.normalise")
+        scale = statistics(dataset.train)
+        dataset = dataset._replace(train=normalise(dataset.train, scale), test=normalise(dataset.test, scale))
+    return flattened(dataset) if flatten else dataset
 
 
-def _subset(split: Split, num: int | None, seed: int, name: str) -> Split:
-    if num is None:
-        return split
-    total = len(split.targets)
-    if not 0 < num <= total:
-        raise ValueError(f"{name} is at least 1 and at most {total}, got {num}")
-    chosen = np.random.default_rng(seed).permutation(total)[:num]
-    return Split(split.inputs[chosen], split.targets[chosen])
+def known() -> list[str]:
+    """Names of all data sets."""
+    return ["digits", *IMAGES, *(f"uci/{name}" for name in uci.NUM_ROWS), *bundled.TOYS]
 
 
-def _flatten(split: Split) -> Split:
-    return Split(split.inputs.reshape(len(split.inputs), -1), split.targets)
+def describe() -> str:
+    """A line about every data set, for help texts."""
+    lines = {"digits": "1,297 + 500 digits of 8x8 pixels, bundled"}
+    lines |= {name: info.about for name, info in IMAGES.items()}
+    lines |= {f"uci/{name}": f"regression, {rows:,} rows" for name, rows in uci.NUM_ROWS.items()}
+    lines |= {name: (draw.__doc__ or "").rstrip(".") for name, draw in bundled.TOYS.items()}
+    width = max(map(len, lines))
+    return "\n".join(f"{name:{width}}  {about}" for name, about in lines.items())
+
+
+def flattened(dataset: Dataset) -> Dataset:
+    """The data set with inputs as vectors."""
+    train, test = (
+        split._replace(inputs=split.inputs.reshape(len(split.inputs), int(np.prod(split.inputs.shape[1:]))))
+        for split in (dataset.train, dataset.test)
+    )
+    return dataset._replace(train=train, test=test, input_shape=tuple(train.inputs.shape[1:]))
+
+
+def _image_parts(name: str, data_dir: str | Path | None, resize: int | None, test_only: bool) -> Parts:
+    info = IMAGES[name]
+    for folder in _folders(name, data_dir):
+        return read_images(folder, name, side=resize, test_only=test_only)
+    if info.catalogue is None:
+        _required_folder(name, data_dir)
+    parts = read_catalogue(name, str(info.catalogue), data_dir=data_dir)
+    return Parts(empty_part(parts.test), parts.test) if test_only else parts
+
+
+def _image_dataset(
+    name: str, parts: Parts, num_train: int | None, num_test: int | None, seed: int, resize: int | None
+) -> Dataset:
+    train = _subset(parts.train, num_train, [seed, 0], "num_train", resize)
+    test = _subset(parts.test, num_test, [seed, 1], "num_test", resize)
+    num_classes = IMAGES[name].num_classes if name in IMAGES else 10
+    return Dataset(name, train, test, num_classes, tuple(test.inputs.shape[1:]))
+
+
+def _subset(part: Part, num: int | None, seed: list[int], name: str, resize: int | None) -> Split:
+    if num is not None and not 0 < num <= part.num:
+        raise ValueError(f"{name} is at least 1 and at most {part.num}, got {num}")
+    indices = np.arange(part.num) if num is None else np.random.default_rng(seed).permutation(part.num)[:num]
+    split = part.read(indices)
+    return split if resize is None else split._replace(inputs=_pool(split.inputs, resize))
+
+
+def _pool(images: np.ndarray, side: int) -> np.ndarray:
+    num, height, width, channels = images.shape
+    if side < 1 or height % side or width % side:
+        raise ValueError(f"images of {height}x{width} pixels do not average to {side}x{side}")
+    blocks = images.reshape(num, side, height // side, side, width // side, channels)
+    return blocks.mean(axis=(2, 4), dtype=np.float32)
+
+
+def _folders(name: str, data_dir: str | Path | None) -> Iterator[Path]:
+    for parent in (data_dir, os.environ.get(DATA_DIR_VARIABLE)):
+        folder = Path(parent or ".") / name
+        if parent and folder.is_dir() and any(folder.iterdir()) and not _is_catalogue(folder):
+            yield folder
+
+
+def _is_catalogue(folder: Path) -> bool:
+    return any(folder.glob("*.*.*/dataset_info.json"))
+
+
+def _required_folder(name: str, data_dir: str | Path | None) -> Path:
+    for folder in _folders(name, data_dir):
+        return folder
+    raise DataError(
+        f"{name}: no folder {name} in data_dir ({data_dir}) or {DATA_DIR_VARIABLE} "
+        f"({os.environ.get(DATA_DIR_VARIABLE)}); put its official files there: it has no other source"
+    )

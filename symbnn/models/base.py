@@ -46,9 +46,8 @@ def from_module(module: nn.Module, input_shape: tuple[int, ...]) -> Model:
 @functools.lru_cache(maxsize=256)
 def _from_module(module: nn.Module, input_shape: tuple[int, ...]) -> Model:
     mode = _mode_arguments(module)
-    shapes = jax.eval_shape(
-        lambda key: module.init(key, jnp.zeros((1, *input_shape)), **mode(False)), jax.random.key(0)
-    )
+    example = jax.ShapeDtypeStruct((1, *input_shape), jnp.float32)
+    shapes = jax.eval_shape(lambda key: module.lazy_init(key, example, **mode(False)), jax.random.key(0))
     unknown = sorted(shapes.keys() - {"params", "batch_stats"})
     if unknown:
         raise ValueError(
@@ -59,9 +58,9 @@ def _from_module(module: nn.Module, input_shape: tuple[int, ...]) -> Model:
     def variables(params: Params) -> Any:
         return params if has_statistics else {"params": params}
 
-    @jax.jit  # only the weights are wanted: compiled, the forward pass behind them is not computed
     def init(key: Key) -> Params:
-        created = module.init(key, jnp.zeros((1, *input_shape)), **mode(False))
+        # Lazily: the forward pass is only traced. In one program many draws compile for minutes on CPU.
+        created = module.lazy_init(key, example, **mode(False))
         return dict(created) if has_statistics else created["params"]
 
     def checked(inputs: ArrayLike) -> jax.Array:
@@ -80,10 +79,7 @@ def _from_module(module: nn.Module, input_shape: tuple[int, ...]) -> Model:
         return outputs, {"params": params["params"], "batch_stats": updated["batch_stats"]}
 
     params_shapes = shapes if has_statistics else shapes["params"]
-    if set(params_shapes) - {"out"} and all(name.startswith(("hidden", "out")) for name in params_shapes):
-        spec = _dense_spec(params_shapes, getattr(module, "activation", None))
-    else:
-        spec = symmetry.from_axes({}, params_shapes)
+    spec = symmetry.discover(apply, params_shapes, jax.ShapeDtypeStruct((2, *input_shape), jnp.float32))
     return Model(init, apply, spec, train, input_shape)
 
 
@@ -91,19 +87,3 @@ def _mode_arguments(module: nn.Module) -> Callable[[bool], dict[str, Any]]:
     if "train" in inspect.signature(module.__call__).parameters:
         return lambda train: {"train": train}
     return lambda train: {}
-
-
-def _dense_spec(shapes: Params, activation: str | None) -> SymmetrySpec:
-    """Spec of a chain of dense layers, in order of the tree: `hidden*`, then `out`."""
-    layers = [name for name in shapes if name != "out"]
-    axes: dict[str, tuple[str | None, ...]] = {}
-    scales: dict[str, tuple[str | None, ...]] = {}
-    previous: str | None = None
-    for name in [*layers, "out"]:
-        group = None if name == "out" else name
-        axes |= {f"{name}/kernel": (previous, group), f"{name}/bias": (group,)}
-        plus, minus = ("+" if group else None), ("-" if previous else None)
-        scales |= {f"{name}/kernel": (minus, plus), f"{name}/bias": (plus,)}
-        previous = group
-    homogeneous = activation in ("relu", "leaky_relu", "abs", "identity")
-    return symmetry.from_axes(axes, shapes, scales=scales if homogeneous else None)

@@ -1,0 +1,110 @@
+"""Images in folders by class, Tiny-ImageNet and ImageNet: listed at once, decoded when asked for."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from symbnn.data.base import Part, Split, bad_file
+
+SUFFIXES = (".jpeg", ".jpg", ".png")
+# Twice the largest ImageNet picture; a header that promises more is a decompression bomb.
+MAX_PIXELS = 2**27
+# Arrays of more than this are a mistake: take a subset, or read an `ImageFolder` batch by batch.
+MAX_BYTES = 16 * 2**30
+
+
+class ImageFolder(NamedTuple):
+    """Paths and labels of images, and the class names that the labels count."""
+
+    paths: tuple[Path, ...]
+    labels: np.ndarray
+    classes: tuple[str, ...]
+
+    def read(self, indices: np.ndarray, *, side: int) -> Split:
+        """The images at `indices`: shorter side scaled to `side`, centre cropped, floats in [0, 1]."""
+        num_bytes = len(indices) * side * side * 3 * 4
+        if num_bytes > MAX_BYTES:
+            raise ValueError(
+                f"{len(indices)} images of {side}x{side} pixels need {num_bytes / 2**30:.0f} GiB; "
+                "ask for fewer (num_train, num_test), or read an ImageFolder batch by batch"
+            )
+        images = np.empty((len(indices), side, side, 3), np.float32)
+        for row, index in enumerate(indices):
+            images[row] = read_image(self.paths[index], side)
+        return Split(images, self.labels[indices])
+
+    def part(self, *, side: int) -> Part:
+        """All of it as a part."""
+        return Part(len(self.paths), lambda indices: self.read(indices, side=side))
+
+
+def image_folder(folder: str | Path, *, classes: tuple[str, ...] | None = None) -> ImageFolder:
+    """`folder/CLASS/**/*.jpeg` (or jpg, png), classes in sorted order; they must be `classes` if given."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise bad_file(folder, expected="a folder with one folder per class", found="none")
+    found = tuple(sorted(entry.name for entry in folder.iterdir() if entry.is_dir()))
+    if not found or (classes is not None and found != tuple(sorted(classes))):
+        missing = sorted(set(classes or ["one folder per class"]) - set(found))
+        raise bad_file(
+            folder,
+            expected=f"{len(classes) if classes else 'some'} class folders",
+            found=f"{len(found)}, without {', '.join(missing[:3])}" if missing else f"{len(found)}",
+        )
+    classes = classes or found
+    listed = [(path, label) for label, name in enumerate(classes) for path in _images(folder / name)]
+    paths, labels = zip(*listed, strict=True) if listed else ((), ())
+    return ImageFolder(tuple(paths), np.asarray(labels, np.int32), classes)
+
+
+def tiny_imagenet(folder: Path) -> tuple[ImageFolder, ImageFolder]:
+    """Training and validation images of `tiny-imagenet-200` as unpacked."""
+    folder = folder / "tiny-imagenet-200" if (folder / "tiny-imagenet-200").is_dir() else folder
+    classes = tuple(_read_words(folder / "wnids.txt"))
+    train = image_folder(folder / "train", classes=classes)
+    numbers = {name: label for label, name in enumerate(classes)}
+    table = folder / "val" / "val_annotations.txt"
+    paths, labels = [], []
+    for number, line in enumerate(_read_lines(table), start=1):
+        name, _, rest = line.partition("\t")
+        label = numbers.get(rest.split("\t")[0])
+        if label is None:
+            raise bad_file(table, expected=f"file and class in line {number}", found=repr(line[:60]))
+        paths.append(folder / "val" / "images" / name)
+        labels.append(label)
+    return train, ImageFolder(tuple(paths), np.asarray(labels, np.int32), classes)
+
+
+def read_image(path: Path, side: int) -> np.ndarray:
+    """One image as `(side, side, 3)` floats in [0, 1]; `DataError` if it cannot be decoded."""
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(path) as image:
+            if image.width * image.height > MAX_PIXELS:
+                raise bad_file(path, expected=f"at most {MAX_PIXELS} pixels", found=f"{image.size}")
+            rgb = image.convert("RGB")
+    except (OSError, UnidentifiedImageError, SyntaxError) as error:
+        raise bad_file(path, expected="an image", found=f"{error} (missing, cut or damaged)") from error
+    scale = side / min(rgb.size)
+    if scale != 1:
+        size = (max(side, round(rgb.width * scale)), max(side, round(rgb.height * scale)))
+        rgb = rgb.resize(size, Image.Resampling.BILINEAR)
+    left, top = (rgb.width - side) // 2, (rgb.height - side) // 2
+    return np.asarray(rgb.crop((left, top, left + side, top + side)), np.float32) / np.float32(255)
+
+
+def _images(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
+
+
+def _read_lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise bad_file(path, expected="a text file", found=str(error)) from error
+
+
+def _read_words(path: Path) -> list[str]:
+    return " ".join(_read_lines(path)).split()

@@ -1,0 +1,75 @@
+"""UCI regression sets as text: `data.txt` (white space), `index_features.txt`, `index_target.txt`.
+
+A tenth of the rows, chosen by the seed, is the test part. Inputs and targets are standardised with the
+statistics of the training part.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from symbnn.data.base import Dataset, Split, Statistics, bad_file, normalise, statistics
+
+NUM_ROWS = {
+    "bostonHousing": 506,
+    "concrete": 1030,
+    "energy": 768,
+    "kin8nm": 8192,
+    "naval-propulsion-plant": 11934,
+    "power-plant": 9568,
+    "protein-tertiary-structure": 45730,
+    "wine-quality-red": 1599,
+    "yacht": 308,
+}
+TEST_SHARE = 0.1
+
+
+def read_uci(
+    folder: Path, name: str, *, num_rows: int, num_train: int | None, num_test: int | None, seed: int
+) -> Dataset:
+    """The set in `folder`, split by `seed`; `num_train` and `num_test` shorten the parts."""
+    table = _read_table(folder / "data.txt")
+    if len(table) != num_rows:
+        raise bad_file(folder / "data.txt", expected=f"{num_rows} rows", found=f"{len(table)}")
+    inputs = table[:, _read_columns(folder / "index_features.txt", table.shape[1])]
+    targets = table[:, _read_columns(folder / "index_target.txt", table.shape[1])]
+    order = np.random.default_rng(seed).permutation(num_rows)
+    num_held = round(TEST_SHARE * num_rows)
+    train = _rows(inputs, targets, order[num_held:], num_train, "num_train")
+    test = _rows(inputs, targets, order[:num_held], num_test, "num_test")
+    input_scale, target_scale = statistics(train), statistics(Split(train.targets, train.targets))
+    train, test = (_standardise(split, input_scale, target_scale) for split in (train, test))
+    return Dataset(name, train, test, None, (inputs.shape[1],), target_scale)
+
+
+def _rows(inputs: np.ndarray, targets: np.ndarray, rows: np.ndarray, num: int | None, name: str) -> Split:
+    if num is not None and not 0 < num <= len(rows):
+        raise ValueError(f"{name} is at least 1 and at most {len(rows)}, got {num}")
+    return Split(inputs[rows[:num]], targets[rows[:num]])
+
+
+def _standardise(split: Split, input_scale: Statistics, target_scale: Statistics) -> Split:
+    targets = normalise(Split(split.targets, split.targets), target_scale).inputs
+    return Split(normalise(split, input_scale).inputs, targets)
+
+
+def _read_table(path: Path) -> np.ndarray:
+    try:
+        table = np.loadtxt(path, dtype=np.float64, ndmin=2)
+    except (OSError, ValueError) as error:
+        raise bad_file(path, expected="rows of numbers", found=str(error)) from error
+    if not np.isfinite(table).all():
+        row = int(np.flatnonzero(~np.isfinite(table).all(axis=1))[0])
+        raise bad_file(path, expected="finite numbers", found=f"row {row}: {table[row]}")
+    return table
+
+
+def _read_columns(path: Path, num_columns: int) -> np.ndarray:
+    try:
+        values = np.loadtxt(path, dtype=np.float64, ndmin=1)
+    except (OSError, ValueError) as error:
+        raise bad_file(path, expected="column numbers", found=str(error)) from error
+    columns = values.astype(np.int64)
+    if not columns.size or (columns != values).any() or columns.min() < 0 or columns.max() >= num_columns:
+        raise bad_file(path, expected=f"column numbers from 0 to {num_columns - 1}", found=f"{values}")
+    return columns
