@@ -2,7 +2,9 @@
 
 from symbnn.symmetry.act import Element, act, compose, identity, inverse, random_element
 from symbnn.symmetry.alignment import Aligned, align, align_gaussians
+from symbnn.symmetry.balance import Balanced, balance
 from symbnn.symmetry.discover import discover
+from symbnn.symmetry.gauges import canonicalise, normalise
 from symbnn.symmetry.handwritten import from_axes
 from symbnn.symmetry.registry import register_rule
 from symbnn.symmetry.sorting import sort_units
@@ -12,6 +14,7 @@ from symbnn.symmetry.verify import Report, verify
 
 __all__ = [
     "Aligned",
+    "Balanced",
     "Element",
     "Group",
     "Report",
@@ -19,12 +22,15 @@ __all__ = [
     "act",
     "align",
     "align_gaussians",
+    "balance",
+    "canonicalise",
     "compose",
     "discover",
     "from_axes",
     "identity",
     "inverse",
     "kendall_tau",
+    "normalise",
     "number_of_transpositions",
     "random_element",
     "random_permutation",

@@ -8,11 +8,14 @@ so every array of an element is indexed by the *new* labels, and the arrays of a
 another element exactly like leaves. act(compose(g, h), params) = act(g, act(h, params)).
 """
 
+import functools
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from symbnn import keys, tree
 from symbnn.symmetry.pieces import Piece, join, split
@@ -52,23 +55,7 @@ def identity(spec: SymmetrySpec) -> Element:
 
 def random_element(spec: SymmetrySpec, key: Key, *, log_scale: float = 0.5) -> Element:
     """Uniform permutations and signs; scales exp(log_scale · N(0, 1))."""
-    element = identity(spec)
-    return Element(
-        permutations={
-            name: jax.random.permutation(
-                keys.named(key, f"permutation {name}"), value, axis=-1, independent=True
-            )
-            for name, value in element.permutations.items()
-        },
-        scales={
-            name: jnp.exp(log_scale * jax.random.normal(keys.named(key, f"scale {name}"), value.shape))
-            for name, value in element.scales.items()
-        },
-        signs={
-            name: jax.random.rademacher(keys.named(key, f"sign {name}"), value.shape, dtype=value.dtype)
-            for name, value in element.signs.items()
-        },
-    )
+    return _random_element(spec, key, jnp.asarray(log_scale))
 
 
 def compose(spec: SymmetrySpec, g: Element, h: Element) -> Element:
@@ -156,6 +143,39 @@ def multiplier(
     for value in values[1:]:
         product = product * value
     return _spread(spec, [inner.group for inner in factors], axis, product)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _random_element(spec: SymmetrySpec, key: Key, log_scale: jax.Array) -> Element:
+    """One draw of each kind for all groups together: a sort per group would compile for long."""
+    none = identity(spec)
+    rows = np.asarray([size for group in spec.groups for size in _row_lengths(spec, group)], int)
+    row = np.repeat(np.arange(len(rows)), rows)
+    within = np.arange(len(row)) - (np.cumsum(rows) - rows)[row]
+    total = {name: sum(value.size for value in part.values()) for name, part in none._asdict().items()}
+    order = jax.random.uniform(keys.named(key, "permutation"), (total["permutations"],))
+    # Sorted by row, then by chance: the positions within each row come out shuffled.
+    *_, positions = jax.lax.sort((jnp.asarray(row), order, jnp.asarray(within)), num_keys=2)
+    scales = jnp.exp(log_scale * jax.random.normal(keys.named(key, "scale"), (total["scales"],)))
+    signs = jax.random.rademacher(keys.named(key, "sign"), (total["signs"],), dtype=scales.dtype)
+    return Element(
+        _shaped_like(none.permutations, positions),
+        _shaped_like(none.scales, scales),
+        _shaped_like(none.signs, signs),
+    )
+
+
+def _row_lengths(spec: SymmetrySpec, group: Group) -> list[int]:
+    *over, size = spec.shape(group)
+    return [size] * math.prod(over)
+
+
+def _shaped_like(arrays: dict[str, jax.Array], flat: jax.Array) -> dict[str, jax.Array]:
+    result, start = {}, 0
+    for name, array in arrays.items():
+        result[name] = flat[start : start + array.size].reshape(array.shape)
+        start += array.size
+    return result
 
 
 def _act_piece(spec: SymmetrySpec, element: Element, piece: Piece, shift: float) -> jax.Array:
