@@ -13,7 +13,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
 import tyro
 
@@ -21,6 +21,19 @@ import configs
 from symbnn import names
 
 USAGE_ERROR, FAILURE, INTERRUPTED = 2, 1, 130
+
+RUN_OPTIONS: list[Any] = [
+    (
+        "rundir",
+        Annotated[str | None, tyro.conf.arg(help="Folder of the run; runs/<study>/<config> by default.")],
+        dataclasses.field(default=None),
+    ),
+    (
+        "fresh",
+        Annotated[bool, tyro.conf.arg(help="Start over instead of reusing finished stages.")],
+        dataclasses.field(default=False),
+    ),
+]
 
 
 def main(study: str, arguments: Sequence[str] | None = None) -> None:
@@ -84,27 +97,26 @@ def _config_lines(known: dict[str, tuple[str, Any]]) -> list[str]:
     return [f"  {name:<12} {summary}" for name, (summary, _) in known.items()]
 
 
-def _parse(study: str, name: str, options: list[str]) -> Any:
+class _Command(NamedTuple):
+    config: Any
+    rundir: str | None
+    fresh: bool
+
+
+def _parse(study: str, name: str, options: list[str]) -> _Command | None:
     """The config with its overrides and the run's own options; None after a usage error was told."""
-    default = configs.STUDIES[study].configs[name][1]
-
-    @dataclasses.dataclass(frozen=True)
-    class Command:
-        config: tyro.conf.OmitArgPrefixes[type(default)]  # type: ignore[valid-type]
-        rundir: str | None = None
-        """Folder of the run; runs/<study>/<config> by default."""
-        fresh: bool = False
-        """Start over instead of reusing finished stages."""
-
+    summary, default = configs.STUDIES[study].configs[name]
+    fields = {field.name: getattr(default, field.name) for field in dataclasses.fields(default)}
+    extended = dataclasses.make_dataclass("Options", RUN_OPTIONS, bases=(type(default),), frozen=True)
     errors = io.StringIO()
     try:
         with contextlib.redirect_stderr(errors):
-            return tyro.cli(
-                Command,
+            parsed = tyro.cli(
+                extended,
                 args=options,
                 prog=f"python -m experiments.{study} {name}",
-                description=configs.STUDIES[study].configs[name][0],
-                default=Command(config=default),
+                description=summary,
+                default=extended(**fields),
                 config=(tyro.conf.FlagCreatePairsOff,),
             )
     except SystemExit as stop:
@@ -112,6 +124,8 @@ def _parse(study: str, name: str, options: list[str]) -> Any:
             raise
         _say(f"error: {_unboxed(errors.getvalue())}; python -m experiments.{study} {name} --help lists all")
         return None
+    config = type(default)(**{field: getattr(parsed, field) for field in fields})
+    return _Command(config, parsed.rundir, parsed.fresh)
 
 
 def _default_directory(study: str, name: str, config: Any) -> Path:

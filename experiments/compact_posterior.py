@@ -188,14 +188,14 @@ def _present(
 
 def _main_table(problem: Problem, scores: Any) -> Table:
     rows = [
-        Row(metric, tuple(_cell(scores[column], index) for column in COLUMNS))
+        Row(metric, tuple(_cell(scores[column], index) for column in COLUMNS), decimals=3)
         for index, metric in enumerate(METRICS)
     ]
     means = tuple(
         Cell(float(scores[column]["mean_network"])) if "mean_network" in scores[column] else Cell(None)
         for column in COLUMNS
     )
-    rows.insert(3, Row(MEAN_ACCURACY, means))
+    rows.insert(3, Row(MEAN_ACCURACY, means, decimals=3))
     settings = problem.config.compact
     return Table(
         f"Agreement, total variation and accuracy; q columns: {settings.num_draws} draws, mean ± standard "
@@ -236,13 +236,22 @@ def _convergence_table(convergence: Any) -> Table:
 
 
 def _sampler_table(found: Any) -> Table:
-    """Scalars and per-chain means that the sampler counted."""
-    rows = []
-    for name, value in found.items():
-        array = np.asarray(value)
-        if array.dtype.kind in "fiub" and array.size <= 4096:
-            rows.append(Row(name.replace("_", " "), (Cell(float(array.mean())),)))
-    return Table("The sampler, mean over chains", ("value",), tuple(rows))
+    """What the sampler counted, chain by chain."""
+    rows = {
+        "acceptance": ("acceptance", 3),
+        "divergences": ("divergent transitions", 0),
+        "energy_error": ("energy error, root mean square", 3),
+        "num_gradients": ("gradients", 0),
+        "step_size": ("step size", 5),
+    }
+    return Table(
+        "The sampler",
+        tuple(f"chain {index}" for index in np.asarray(found["chains"])),
+        tuple(
+            Row(words, tuple(Cell(float(value)) for value in np.asarray(found[name])), decimals)
+            for name, (words, decimals) in rows.items()
+        ),
+    )
 
 
 def _figures(run: Run, hmc: Any, ensemble: Any, aligned: Any, pruned: Any) -> list[tuple[Path, str]]:

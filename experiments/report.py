@@ -11,13 +11,13 @@ from experiments.tables import Table
 
 STYLE = """
 :root { color-scheme: light dark; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 80rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { line-height: 1.2; } h2 { margin-top: 2.5rem; }
 .verdict { border-left: 4px solid #4477aa; padding: .5rem 1rem; background: #4477aa18; }
 .scroll { overflow-x: auto; } figure { margin: 1.5rem 0; }
 figcaption { font-weight: 600; margin-bottom: .5rem; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: .25rem .75rem; text-align: right; white-space: nowrap; border-bottom: 1px solid #8884; }
+table { border-collapse: collapse; font-size: .875rem; font-variant-numeric: tabular-nums; }
+th, td { padding: .25rem .5rem; text-align: right; white-space: nowrap; border-bottom: 1px solid #8884; }
 th:first-child { text-align: left; font-weight: 600; }
 img { max-width: 100%; background: white; } pre { overflow-x: auto; background: #8881; padding: 1rem; }
 """

@@ -101,7 +101,7 @@ def fit_variational(problem: Problem) -> dict[str, Any]:
 
 
 def align(problem: Problem, samples: Samples) -> Any:
-    """Aligned to the first of the samples, by the config's matching."""
+    """Aligned to the first of the samples; by activations, the paper's uncentred inner product."""
     return symmetry.align(
         problem.model.spec,
         samples,
@@ -109,4 +109,5 @@ def align(problem: Problem, samples: Samples) -> Any:
         method=problem.config.compact.matching,
         apply=problem.model.apply,
         inputs=problem.data.train.inputs,
+        similarity="inner_product",
     )

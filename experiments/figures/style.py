@@ -14,6 +14,7 @@ BLUE, RED, GREEN, YELLOW, CYAN, PURPLE, GREY = (
     "#AA3377",
     "#888888",
 )
+PALETTE = (BLUE, RED, GREEN, PURPLE, YELLOW, CYAN, GREY)
 
 
 def new_figure(
