@@ -6,12 +6,20 @@ decides, and without one the layout: a weight array writes the units of its last
 
 from symbnn.symmetry.spec import Factor, Leaf, Segments, SymmetrySpec, Word
 
+STATISTICS = "batch_stats"
+"""Flax's collection of running statistics."""
+
 BIAS_NAMES = frozenset({"bias", "b", "beta", "offset"})
 
 
 def is_bias(leaf: Leaf) -> bool:
     """Whether the leaf's name is that of an added vector, in Flax, Haiku, Equinox or PyTorch."""
     return leaf.name.rsplit("/", 1)[-1] in BIAS_NAMES
+
+
+def is_weight(leaf: Leaf) -> bool:
+    """Whether the leaf is trained: running statistics are moved along, but they are no weights."""
+    return not leaf.shift and leaf.name.split("/", 1)[0] != STATISTICS
 
 
 def producing_axes(factors: tuple[Factor, ...]) -> tuple[bool, ...]:

@@ -7,23 +7,21 @@ Groups that vary over another one are sorted inside it first, so that its own ke
 """
 
 from collections.abc import Callable
-from typing import Literal
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from symbnn import tree
 from symbnn.names import lookup
-from symbnn.symmetry.depth import depth_order, is_bias, producing_axes
+from symbnn.symmetry.depth import depth_order, is_bias, is_weight, producing_axes
 from symbnn.symmetry.pieces import Piece, split
 from symbnn.symmetry.relabel import permute
 from symbnn.symmetry.spec import Group, SymmetrySpec, check_params
 from symbnn.types import Params
 
-SortKey = Literal["first", "max", "mean", "median", "mass"]
 
-
-def sort_units(spec: SymmetrySpec, params: Params, *, key: SortKey = "first") -> Params:
+def sort_units(spec: SymmetrySpec, params: Params, *, key: str = "first") -> Params:
     """The network with the units of every group in descending order of `key`.
 
     `"first"`, `"max"`, `"mean"` and `"median"` are taken over a unit's incoming weights, `"mass"` is their
@@ -49,29 +47,44 @@ def inner_first(spec: SymmetrySpec, order: tuple[str, ...]) -> list[str]:
 
 
 def incoming(spec: SymmetrySpec, group: Group, params: Params) -> jax.Array:
-    """Incoming weights of every unit, `(*over, n, k)`: kernels that write it, else vectors that scale it."""
-    pieces = group_pieces(spec, group, params)
-    written = [(piece, axis) for is_added, piece, axis in pieces if not is_added and _writes(piece, axis)]
-    kernels = [(piece, axis) for piece, axis in written if piece.array.size > _units(piece, axis, group)]
-    chosen = kernels or written or [(piece, axis) for _, piece, axis in pieces]
-    return jnp.concatenate([_rows(group, piece, axis) for piece, axis in chosen], axis=-1)
+    """Incoming weights of every unit, `(*over, n, k)`."""
+    pieces = occurrences(spec, group, params)
+    chosen = kernels_first(group, [one for one in pieces if one.is_written and not one.is_added]) or pieces
+    return rows(group, chosen)
 
 
-def group_pieces(spec: SymmetrySpec, group: Group, params: Params) -> list[tuple[bool, Piece, int]]:
-    """Every occurrence of the group: whether the leaf is a bias, the piece, the axis."""
+class Occurrence(NamedTuple):
+    """One axis of one piece that carries a group."""
+
+    piece: Piece
+    axis: int
+    is_added: bool
+    """The leaf is a bias."""
+    is_written: bool
+    """The piece writes the group's units."""
+
+
+def occurrences(spec: SymmetrySpec, group: Group, params: Params) -> list[Occurrence]:
+    """Every place where weights carry the group; running statistics are no weights."""
     arrays = tree.named_leaves(params)
     return [
-        (is_bias(leaf), piece, axis)
+        Occurrence(piece, axis, is_bias(leaf), producing_axes(piece.factors)[axis])
         for leaf in spec.leaves
-        if jnp.issubdtype(arrays[leaf.name].dtype, jnp.floating)
+        if is_weight(leaf) and jnp.issubdtype(arrays[leaf.name].dtype, jnp.floating)
         for piece in split(leaf.axes, arrays[leaf.name])
         for axis, factor in enumerate(piece.factors)
         if factor.group == group.name
     ]
 
 
-def _writes(piece: Piece, axis: int) -> bool:
-    return producing_axes(piece.factors)[axis]
+def kernels_first(group: Group, found: list[Occurrence]) -> list[Occurrence]:
+    """Those that join a unit to others, where there are any; else the vectors with one value per unit."""
+    return [one for one in found if one.piece.array.size > _units(one.piece, one.axis, group)] or found
+
+
+def rows(group: Group, found: list[Occurrence]) -> jax.Array:
+    """Weights of every unit side by side, `(*over, n, k)`."""
+    return jnp.concatenate([_rows(group, one.piece, one.axis) for one in found], axis=-1)
 
 
 def _units(piece: Piece, axis: int, group: Group) -> int:

@@ -5,7 +5,7 @@ Weight matching follows Git Re-Basin (Ainsworth, Hayase & Srinivasa 2023), Frank
 """
 
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,22 +14,20 @@ import numpy as np
 from symbnn import tree
 from symbnn.names import lookup
 from symbnn.symmetry.act import Element, identity
-from symbnn.symmetry.alignment.assignment import SOLVERS, Solver
+from symbnn.symmetry.alignment.assignment import SOLVERS
 from symbnn.symmetry.alignment.capture import Apply
 from symbnn.symmetry.alignment.chain import match_chains
 from symbnn.symmetry.alignment.descent import Descent
 from symbnn.symmetry.alignment.features import Arrays, Features
 from symbnn.symmetry.alignment.match import Search, extract_one, match
-from symbnn.symmetry.alignment.methods import METHODS, Method, Way, features_of
+from symbnn.symmetry.alignment.methods import METHODS, PUBLIC_METHODS, Way, features_of
 from symbnn.symmetry.alignment.precision import match_by_precision
 from symbnn.symmetry.alignment.problem import HostPermutations
 from symbnn.symmetry.alignment.reference import match_to_mean, medoid, reference_params
-from symbnn.symmetry.alignment.similarity import Activations, Similarity
+from symbnn.symmetry.alignment.similarity import Activations
 from symbnn.symmetry.relabel import permute
 from symbnn.symmetry.spec import SymmetrySpec, check_params
 from symbnn.types import Key, Params, Samples
-
-WarmStart = Literal["chain"]
 
 # Networks relabelled in one step of the final pass.
 MOVED_TOGETHER = 8
@@ -55,12 +53,12 @@ def align(
     samples: Samples,
     *,
     reference: Params | int | str | None = None,
-    method: Method = "weights",
+    method: str = "weights",
     apply: Apply | None = None,
     inputs: Any = None,
     activations: Activations | None = None,
-    similarity: Similarity = "correlation",
-    warm_start: WarmStart | None = None,
+    similarity: str = "correlation",
+    warm_start: str | None = None,
     num_chains: int = 1,
     precision_weighted: bool = False,
     restarts: int = 0,
@@ -68,7 +66,7 @@ def align(
     max_sweeps: int = 100,
     max_rounds: int = 50,
     tolerance: float = 1e-6,
-    solver: Solver = "auto",
+    solver: str = "auto",
 ) -> Aligned:
     """Relabel the hidden units of every sample so that they fit the reference; predictions do not change.
 
@@ -98,7 +96,7 @@ def align(
     check_samples(spec, samples)
     _check_settings(restarts, max_sweeps, max_rounds, warm_start, solver)
     network = reference_params(spec, samples, reference)
-    method = lookup({name: name for name in ("weights", "activations", "frank_wolfe")}, method, "method")
+    lookup(PUBLIC_METHODS, method, "alignment method")
     features = features_of(spec, method, network, apply, inputs, activations, similarity)
     search = Search(restarts, key, max_sweeps, max_rounds, tolerance, solver)
     way = METHODS["contributions" if similarity == "contributions" and method == "activations" else method]
@@ -145,7 +143,7 @@ def _first_match(
     features: Features,
     samples: Samples,
     targets: Arrays,
-    warm_start: WarmStart | None,
+    warm_start: str | None,
     num_chains: int,
 ) -> Descent:
     if warm_start is None:

@@ -5,8 +5,6 @@ are already close without an assignment solver. The rest go to scipy on the host
 faster than optax's jitted Hungarian algorithm; on an accelerator small matrices stay there.
 """
 
-from typing import Literal
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,14 +14,12 @@ from scipy.optimize import linear_sum_assignment
 
 from symbnn import names
 
-Solver = Literal["auto", "scipy", "optax"]
-
 # An accelerator's Hungarian sweep has n sequential steps; moving a matrix to the host costs about as much as
 # 64 of them.
 ACCELERATOR_UNITS = 64
 
 
-def assign(cost: Float[Array, "m n n"], *, solver: Solver = "auto") -> Int[np.ndarray, "m n"]:
+def assign(cost: Float[Array, "m n n"], *, solver: str = "auto") -> Int[np.ndarray, "m n"]:
     """Best permutation of every matrix, on the host."""
     chosen = names.lookup(SOLVERS, _choose(cost, solver), "assignment solver")
     greedy, is_settled = (np.array(value) for value in _greedy(cost))
@@ -35,7 +31,7 @@ def assign(cost: Float[Array, "m n n"], *, solver: Solver = "auto") -> Int[np.nd
     return greedy
 
 
-def _choose(cost: Float[Array, "m n n"], solver: Solver) -> str:
+def _choose(cost: Float[Array, "m n n"], solver: str) -> str:
     if solver != "auto":
         return solver
     on_host = next(iter(cost.devices())).platform == "cpu"

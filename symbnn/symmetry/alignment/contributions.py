@@ -10,7 +10,6 @@ each then has one assignment, against readers that are settled already.
 
 import numpy as np
 
-from symbnn.symmetry.alignment.assignment import Solver
 from symbnn.symmetry.alignment.descent import Descent
 from symbnn.symmetry.alignment.features import ACTIVATION, Arrays, Features, weight_features
 from symbnn.symmetry.alignment.problem import (
@@ -44,7 +43,7 @@ def match_contributions(
     targets: Arrays,
     arrays: Arrays,
     *,
-    solver: Solver = "auto",
+    solver: str = "auto",
 ) -> Descent:
     """Permutations of a chunk of networks, one group at a time from output to input."""
     problem = Problem(groups_only(spec), features.leaves, targets, arrays, {}, solver)

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from symbnn.symmetry.alignment.assignment import Solver, assign
+from symbnn.symmetry.alignment.assignment import assign
 from symbnn.symmetry.alignment.features import Arrays
 from symbnn.symmetry.alignment.problem import HostPermutations, groups_of, groups_only
 from symbnn.symmetry.spec import Leaf, SymmetrySpec
@@ -33,7 +33,7 @@ def to_reference(
     *,
     max_rounds: int,
     tolerance: float,
-    solver: Solver,
+    solver: str,
 ) -> HostPermutations:
     """Permutations of every network that maximise ⟨T, P·x⟩, from the centre of the polytope."""
     spec = groups_only(spec)
@@ -63,7 +63,7 @@ def to_universe(
     *,
     max_rounds: int,
     tolerance: float,
-    solver: Solver,
+    solver: str,
 ) -> tuple[HostPermutations, np.ndarray]:
     """Permutations of every network to a common labelling, and ‖mean‖² of the relaxed nets by round."""
     spec = groups_only(spec)
@@ -165,14 +165,14 @@ def _squared(arrays: Arrays) -> float:
     return float(sum(jnp.vdot(array, array) for array in arrays))
 
 
-def _corners(slope: Relaxed, solver: Solver) -> Relaxed:
+def _corners(slope: Relaxed, solver: str) -> Relaxed:
     return {
         name: jax.nn.one_hot(permutation, permutation.shape[-1])
         for name, permutation in _rounded(slope, solver).items()
     }
 
 
-def _rounded(relaxed: Relaxed, solver: Solver) -> HostPermutations:
+def _rounded(relaxed: Relaxed, solver: str) -> HostPermutations:
     """The permutation that overlaps most with each matrix."""
     return {
         name: assign(value.reshape(-1, *value.shape[-2:]), solver=solver)

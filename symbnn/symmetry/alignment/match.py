@@ -11,7 +11,6 @@ import numpy as np
 
 from symbnn import keys, tree
 from symbnn.symmetry.act import Element, act_leaf, random_element
-from symbnn.symmetry.alignment.assignment import Solver
 from symbnn.symmetry.alignment.descent import Descent, descend, settle
 from symbnn.symmetry.alignment.features import Arrays, Features
 from symbnn.symmetry.alignment.problem import (
@@ -38,7 +37,7 @@ class Search(NamedTuple):
     max_sweeps: int = 100
     max_rounds: int = 50
     tolerance: float = 1e-6
-    solver: Solver = "auto"
+    solver: str = "auto"
 
 
 Matcher = Callable[[SymmetrySpec, Features, Arrays, Arrays, HostPermutations | None], Descent]

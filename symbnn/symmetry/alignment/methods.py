@@ -1,7 +1,7 @@
 """The matching methods by name: which features they compare and how they search."""
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,11 +13,9 @@ from symbnn.symmetry.alignment.features import Arrays, Features, weight_features
 from symbnn.symmetry.alignment.frank_wolfe import to_reference, to_universe
 from symbnn.symmetry.alignment.match import Matcher, Search, descent_matcher, mean_features
 from symbnn.symmetry.alignment.problem import HostPermutations
-from symbnn.symmetry.alignment.similarity import Activations, Similarity, correlation, hooked_features
+from symbnn.symmetry.alignment.similarity import Activations, correlation, hooked_features
 from symbnn.symmetry.spec import SymmetrySpec
 from symbnn.types import Params, Samples
-
-Method = Literal["weights", "activations", "frank_wolfe"]
 
 
 class Way(NamedTuple):
@@ -39,10 +37,9 @@ def features_of(
     apply: Apply | None,
     inputs: Any,
     activations: Activations | None,
-    similarity: Similarity,
+    similarity: str,
 ) -> Features:
     """The features that a method compares."""
-    lookup(METHODS, method, "alignment method")
     if method != "activations":
         return weight_features(spec, params)
     transformed = lookup(SIMILARITIES, similarity, "similarity")
@@ -132,6 +129,9 @@ METHODS = {
     "contributions": Way(_contributions, _contributions, _unchanged, is_descent=False),
     "frank_wolfe": Way(_frank_wolfe, _descent_again, _universe),
 }
+
+PUBLIC_METHODS = {name: way for name, way in METHODS.items() if name != "contributions"}
+"""Contributions are a similarity of activations, with a search of their own."""
 
 SIMILARITIES: dict[str, Callable[[SymmetrySpec, Features, Params], Features]] = {
     "correlation": lambda spec, features, params: correlation(spec, features),

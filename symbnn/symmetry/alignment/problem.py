@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from symbnn.symmetry.alignment.assignment import Solver
 from symbnn.symmetry.alignment.cost import block_cost, inner_product, is_simple, occurrences
 from symbnn.symmetry.alignment.features import Arrays
 from symbnn.symmetry.spec import Leaf, SymmetrySpec
@@ -29,7 +28,7 @@ class Problem(NamedTuple):
     arrays: Arrays
     fixed: dict[str, jax.Array]
     """Costs by group, of the features whose cost never changes."""
-    solver: Solver
+    solver: str
 
     @property
     def num_items(self) -> int:
@@ -38,7 +37,7 @@ class Problem(NamedTuple):
 
 
 def make_problem(
-    spec: SymmetrySpec, leaves: tuple[Leaf, ...], targets: Arrays, arrays: Arrays, *, solver: Solver = "auto"
+    spec: SymmetrySpec, leaves: tuple[Leaf, ...], targets: Arrays, arrays: Arrays, *, solver: str = "auto"
 ) -> Problem:
     """Problem with the costs that never change computed once."""
     light = groups_only(spec)

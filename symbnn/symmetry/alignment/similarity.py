@@ -8,7 +8,6 @@ later layers with the relabelled network changes nothing.
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +16,6 @@ from symbnn.symmetry.alignment.features import ACTIVATION, Arrays, Features, pla
 from symbnn.symmetry.spec import Factor, Leaf, SymmetrySpec
 from symbnn.types import Params, Samples
 
-Similarity = Literal["correlation", "inner_product", "contributions"]
 Activations = Callable[[Params, jax.Array], Mapping[str, jax.Array]]
 
 
