@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
-from symbnn import models, tree
+from symbnn import models, symmetry, tree
 
 IMAGENET = ((224, 224, 3), 1000)
 CIFAR = ((32, 32, 3), 10)
@@ -44,11 +44,11 @@ def random_inputs(model, batch=2):
         ("optunet", MNIST, {"hidden": ()}, 392),
         ("lenet", MNIST, {}, 61_706),
         ("resnet20_frn", CIFAR, {}, 273_258),
-        ("resnet18", IMAGENET, {}, 11_689_512),
+        pytest.param("resnet18", IMAGENET, {}, 11_689_512, marks=pytest.mark.slow),
         ("resnet18", CIFAR, {}, 11_173_962),
-        ("resnet50", IMAGENET, {}, 25_557_032),
-        ("wrn28_10", CIFAR, {}, 36_479_194),
-        ("vit_b16", IMAGENET, {}, 86_567_656),
+        pytest.param("resnet50", IMAGENET, {}, 25_557_032, marks=pytest.mark.slow),
+        pytest.param("wrn28_10", CIFAR, {}, 36_479_194, marks=pytest.mark.slow),
+        pytest.param("vit_b16", IMAGENET, {}, 86_567_656, marks=pytest.mark.slow),
     ],
 )
 def test_sizes_are_the_published_ones(name, shape, settings, published):
@@ -57,6 +57,57 @@ def test_sizes_are_the_published_ones(name, shape, settings, published):
     assert tree.num_weights(params.get("params", params)) == published
     outputs = jax.eval_shape(model.apply, params, jax.ShapeDtypeStruct((3, *shape[0]), jnp.float32))
     assert outputs.shape == (3, shape[1])
+
+
+NARROW = {
+    "mlp": (((6,), 3), {"hidden": (5, 4)}),
+    "optunet": (((18, 18, 1), 3), {}),
+    "lenet": (((12, 12, 1), 3), {"width": 0.5}),
+    "resnet20_frn": (((8, 8, 3), 3), {"width": 0.25}),
+    "resnet18": (((8, 8, 3), 3), {"width": 1 / 16}),
+    "resnet50": (((8, 8, 3), 3), {"width": 1 / 32}),
+    "wrn28_10": (((8, 8, 3), 3), {"width": 0.02}),
+    "vit": (((8, 8, 3), 3), {"dimension": 8, "depth": 2, "num_heads": 2, "mlp_units": 6}),
+    "vit_b16": (((32, 32, 3), 3), {"width": 1 / 32}),
+}
+# Depth makes these slow to trace; the same code is covered by resnet18 and vit.
+DEEP = ("resnet50", "wrn28_10", "vit_b16")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in DEEP else ()) for name in NARROW]
+)
+def test_symmetries_leave_the_function_alone(name):
+    shape, settings = NARROW[name]
+    model = models.create(name, *shape, **settings)
+    report = symmetry.verify(
+        model.spec,
+        model.apply,
+        random_params(model),
+        jnp.asarray(random_inputs(model)),
+        jax.random.key(0),
+        num_elements=1,
+        float64=True,
+    )
+    assert report.ok, report
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "sizes"),
+    [
+        ("mlp", ((784,), 10), [32]),
+        ("lenet", MNIST, [6, 16, 84, 120]),
+        ("optunet", MNIST, [2, 3, 5]),
+        ("resnet18", CIFAR, [64] * 3 + [128] * 3 + [256] * 3 + [512] * 3),
+        ("resnet20_frn", CIFAR, [16] * 4 + [32] * 4 + [64] * 4),
+        pytest.param("wrn28_10", CIFAR, [16] + [160] * 5 + [320] * 5 + [640] * 5, marks=pytest.mark.slow),
+        pytest.param(
+            "vit_b16", IMAGENET, [12] * 12 + [64] * 24 + [768] + [3072] * 12, marks=pytest.mark.slow
+        ),
+    ],
+)
+def test_the_expected_groups_are_found(name, shape, sizes):
+    assert sorted(group.size for group in models.create(name, *shape).spec.groups) == sizes
 
 
 def test_equal_settings_give_the_same_object():
@@ -76,11 +127,11 @@ def test_leaves_of_a_perceptron_have_the_promised_names():
     assert {name.split("/")[0] for name in tree.named_leaves(shapes_of(two))} == {"hidden0", "hidden1", "out"}
 
 
-@pytest.mark.parametrize("name", models.CONSTRUCTORS)
+@pytest.mark.parametrize("name", [name for name in models.CONSTRUCTORS if name not in DEEP])
 def test_every_layer_is_named_by_hand(name):
     # Flax numbers nameless layers `Dense_0`; such names shift when a layer is inserted.
-    shape = ((224, 224, 3), 2) if name == "vit_b16" else ((32, 32, 3), 2)
-    for leaf in tree.named_leaves(shapes_of(models.create(name, *shape))):
+    shape, settings = NARROW[name]
+    for leaf in tree.named_leaves(shapes_of(models.create(name, *shape, **settings))):
         assert not any(part[0].isupper() for part in leaf.split("/")), leaf
 
 
