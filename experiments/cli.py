@@ -141,12 +141,14 @@ def _unboxed(text: str) -> str:
     """The first sentence of tyro's boxed message, and the option that it thinks was meant."""
     sections: list[list[str]] = [[]]
     for line in text.splitlines():
-        words = line.strip("│╭╮╰╯ ").strip()
-        if not words or set(words) <= {"─"}:
+        words = line.strip("│╰╯ ").strip()
+        if not words or set(words) <= set("─-"):
             sections.append([])
-        elif "╭" not in line and "╰" not in line:
+        elif "╭" not in line:
             sections[-1].append(words)
     filled = [section for section in sections if section]
+    # Where the terminal has no box characters, the title is a section of its own.
+    filled = filled if "╭" in text else filled[1:]
     message = " ".join(filled[0]) if filled else text.strip()
     hints = [section[1].split()[0] for section in filled if section[0].startswith("Perhaps") and section[1:]]
     return message.rstrip(".") + (f"; did you mean {hints[0]}?" if hints else "")

@@ -54,11 +54,6 @@ class Run:
         self.say(f"{name}: done in {seconds:.1f} s")
         return tree
 
-    def seconds(self) -> dict[str, float]:
-        """How long every finished stage took."""
-        paths = sorted((self.directory / "stages").glob("*.safetensors"))
-        return {path.stem: float(io.read_metadata(path)["seconds"]) for path in paths}
-
     def record_metrics(self, records: list[dict[str, Any]]) -> None:
         """Write `metrics.jsonl` anew: the same run always leaves the same lines."""
         self.write("metrics.jsonl", "".join(json.dumps(record) + "\n" for record in records))
@@ -98,6 +93,12 @@ def open_run(study: str, config: Any, directory: Path | str) -> Iterator[Run]:
         write_text(directory / RUN_FILE, json.dumps(description, indent=1) + "\n")
         print(f"run directory: {directory}", flush=True)
         yield Run(directory, description)
+
+
+def stage_seconds(directory: Path) -> dict[str, float]:
+    """How long every finished stage of a run took, in the order they finished."""
+    paths = sorted((directory / "stages").glob("*.safetensors"), key=lambda path: path.stat().st_mtime)
+    return {path.stem: float(io.read_metadata(path)["seconds"]) for path in paths}
 
 
 def clear(directory: Path) -> None:

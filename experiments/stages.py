@@ -108,6 +108,6 @@ def align(problem: Problem, samples: Samples) -> Any:
         reference=0,
         method=problem.config.compact.matching,
         apply=problem.model.apply,
-        inputs=problem.data.train.inputs,
+        inputs=jnp.asarray(problem.data.train.inputs),
         similarity="inner_product",
     )

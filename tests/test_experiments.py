@@ -15,6 +15,7 @@ import pytest
 
 import configs
 from experiments import rundir
+from experiments.results import publish
 from symbnn import io
 
 ROOT = Path(__file__).parent.parent
@@ -44,6 +45,19 @@ def test_a_run_leaves_everything_behind(finished):
     assert all({"table", "row", "column", "value"} <= record.keys() for record in records)
     assert "|" in (directory / "table.md").read_text()
     assert list((directory / "figures").glob("*.png"))
+
+
+def test_results_keep_table_and_figures_and_nothing_else(finished, tmp_path):
+    study, directory = finished
+    folder = publish(directory, tmp_path)
+    assert folder == tmp_path / study / directory.name
+    text = (folder / "README.md").read_text()
+    assert (directory / "table.md").read_text() in text
+    assert "seed 0" in text
+    names = {path.name for path in (directory / "figures").glob("*.png")}
+    assert {path.name for path in folder.iterdir()} == names | {"README.md"}
+    with pytest.raises(ValueError, match="not a finished run"):
+        publish(tmp_path, tmp_path)
 
 
 class Links(HTMLParser):
@@ -143,6 +157,23 @@ def test_interrupted_and_resumed_equals_uninterrupted(finished, tmp_path):
     again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=300)
     assert "hmc: reused" in again.stdout
     assert (tmp_path / "run" / "table.md").read_text() == (directory / "table.md").read_text()
+
+
+def test_a_full_disk_is_one_line(tmp_path):
+    """No file may grow over 4 kB: run.json fits, the first chunk of samples does not."""
+    start = (
+        "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)); "
+        "from experiments import cli; "
+        f"cli.main('compact_posterior', ['debug', '--rundir', {str(tmp_path / 'run')!r}])"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", start], cwd=ROOT, capture_output=True, text=True, timeout=300
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("error: ")
+    assert "free space" in ended.stderr
+    assert ended.stderr.count("\n") == 1
+    assert (tmp_path / "run" / "run.json").exists()
 
 
 def test_clear_deletes_runs_and_nothing_else(tmp_path):

@@ -74,11 +74,8 @@ def relabelling_control(spec: SymmetrySpec, samples: Samples, key: Key, *, num_c
 
 def summarise(draws: Float[Array, "chains draws quantities"]) -> Summary:
     """R-hat and ESS of all quantities, block by block."""
-    blocks = list(_blocks(draws))
-    split, rank, bulk, tail = (
-        jnp.concatenate([statistic(block) for block in blocks])
-        for statistic in (split_rhat, rank_rhat, bulk_ess, tail_ess)
-    )
+    parts = [_statistics(block) for block in _blocks(draws)]
+    split, rank, bulk, tail = (jnp.concatenate(part) for part in zip(*parts, strict=True))
     median, high = jnp.quantile(split, jnp.array([0.5, 0.95]))
     constant = (draws.max((0, 1)) == draws.min((0, 1))).sum()
     return Summary(
@@ -118,6 +115,12 @@ def by_chain(values: Float[Array, "samples quantities"], num_chains: int) -> Flo
     if num_chains < 1 or values.shape[0] % num_chains:
         raise ValueError(f"{values.shape[0]} samples do not divide into {num_chains} chains of equal length")
     return values.reshape(num_chains, -1, values.shape[1])
+
+
+@jax.jit
+def _statistics(draws: Array) -> tuple[Array, ...]:
+    """In one program, so that the ranks, which cost most, are found once."""
+    return tuple(statistic(draws) for statistic in (split_rhat, rank_rhat, bulk_ess, tail_ess))
 
 
 def _blocks(draws: Array) -> Iterator[Array]:

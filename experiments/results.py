@@ -1,0 +1,56 @@
+"""Keep a finished run's table and figures in `results/`, with the command, seed, time and versions behind them.
+
+`python -m experiments.results runs/compact_posterior/digits` writes `results/compact_posterior/digits/`. Samples
+and data stay in the run directory: results hold only what a reader looks at.
+"""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+from experiments.rundir import RUN_FILE, stage_seconds
+from symbnn.io.files import write_text
+
+DESTINATION = Path("results")
+
+
+def publish(directory: Path, destination: Path = DESTINATION) -> Path:
+    """Copy what a reader needs of a finished run; returns the folder."""
+    for name in (RUN_FILE, "table.md", "report.html"):
+        if not (directory / name).exists():
+            raise ValueError(f"{directory} holds no {name}: not a finished run; run the study first")
+    described = json.loads((directory / RUN_FILE).read_text())
+    folder = destination / described["study"] / directory.name
+    folder.mkdir(parents=True, exist_ok=True)
+    figures = sorted((directory / "figures").glob("*.png"))
+    for figure in figures:
+        shutil.copyfile(figure, folder / figure.name)
+    seconds = stage_seconds(directory)
+    lines = [
+        f"# {described['study']} {directory.name}",
+        "",
+        f"`{described['command']}`, seed {described['seed']}, {sum(seconds.values()):.0f} s in all ("
+        + ", ".join(f"{stage} {value:.0f}" for stage, value in seconds.items())
+        + f") on {', '.join(sorted(set(described['devices'])))}.",
+        "",
+        "Python "
+        + described["python"]
+        + ", "
+        + ", ".join(f"{k} {v}" for k, v in described["versions"].items())
+        + ".",
+        "",
+        (directory / "table.md").read_text(),
+        *(f"![{figure.stem}]({figure.name})" for figure in figures),
+    ]
+    write_text(folder / "README.md", "\n".join(lines) + "\n")
+    return folder
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m experiments.results RUN_DIRECTORY")
+    try:
+        print(f"kept in {publish(Path(sys.argv[1]))}")
+    except (ValueError, OSError) as error:
+        sys.exit(f"error: {error}")
