@@ -11,7 +11,7 @@ class Data:
     """The data set."""
 
     name: str = "digits"
-    """Name of the data set; `python -m experiments` lists them."""
+    """digits (bundled), mnist, fashion_mnist, kmnist, notmnist, cifar10, cifar100, svhn, ..."""
     directory: str | None = None
     """Folder with the official files; else SYMBNN_DATA_DIR, else tensorflow-datasets."""
     num_train: int | None = bounded(None, 2, 10_000_000)

@@ -1,7 +1,7 @@
-"""Keep a finished run's table and figures in `results/`, with the command, seed, time and versions behind them.
+"""Keep a finished run's table and figures in `results/`, with the command, seed, time and versions.
 
-`python -m experiments.results runs/compact_posterior/digits` writes `results/compact_posterior/digits/`. Samples
-and data stay in the run directory: results hold only what a reader looks at.
+`python -m experiments.results runs/compact_posterior/digits` writes `results/compact_posterior/digits/`.
+Samples and data stay in the run directory: results hold only what a reader looks at.
 """
 
 import json
