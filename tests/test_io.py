@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from jax.sharding import NamedSharding, PartitionSpec
 from safetensors.numpy import save_file
 
-from symbnn import io, posteriors
+from symbnn import io, models, posteriors
 from symbnn.inference.base import Sink
 
 
@@ -308,3 +309,113 @@ def test_damaged_and_missing_lines_are_named(tmp_path):
         io.read_lines(path)
     with pytest.raises(io.ArtefactError, match=r"nothing\.jsonl"):
         io.read_lines(tmp_path / "nothing.jsonl")
+
+
+PORTABLE = {
+    "mlp": lambda: models.mlp((6,), 3, hidden=(5, 4)),
+    "lenet": lambda: models.lenet((16, 20, 1), 3, width=0.5),
+    "optunet": lambda: models.optunet((18, 18, 1), 3),
+    "resnet18": lambda: models.resnet18((8, 8, 3), 3, width=1 / 32),
+    "vit": lambda: models.vit((8, 8, 3), 3, dimension=6, depth=1, num_heads=2, mlp_units=5),
+}
+
+
+def numbered(model):
+    """Every weight of the network is another number, so no exchange goes unseen."""
+    shapes, offset = jax.eval_shape(model.init, jax.random.key(0)), 0
+    leaves = []
+    for leaf in jax.tree.leaves(shapes):
+        leaves.append(jnp.arange(offset, offset + leaf.size, dtype=jnp.float32).reshape(leaf.shape))
+        offset += leaf.size
+    return jax.tree.unflatten(jax.tree.structure(shapes), leaves)
+
+
+@pytest.mark.parametrize("name", PORTABLE)
+def test_weights_go_to_pytorch_and_back(tmp_path, name):
+    model = PORTABLE[name]()
+    params = numbered(model)
+    io.save_safetensors(tmp_path / "weights", io.to_torch(model, params, name))
+    same(io.from_torch(model, io.load_safetensors(tmp_path / "weights"), name), params)
+
+
+def test_dense_layers_are_transposed_for_pytorch():
+    model = models.mlp((6,), 3, hidden=(5,))
+    params = numbered(model)
+    exported = io.to_torch(model, params, {"hidden": "a", "out": "b.c"})
+    assert exported.keys() == {"a.weight", "a.bias", "b.c.weight", "b.c.bias"}
+    np.testing.assert_array_equal(exported["a.weight"], params["hidden"]["kernel"].T)
+
+
+def test_foreign_state_dicts_are_named(tmp_path):
+    model = models.mlp((6,), 3, hidden=(5,))
+    state = io.to_torch(model, numbered(model), "mlp")
+    with pytest.raises(io.ArtefactError, match=r"missing \['fc2.bias'\], unknown \['extra'\]"):
+        io.from_torch(model, {key: state[key] for key in state if key != "fc2.bias"} | {"extra": 1}, "mlp")
+    with pytest.raises(
+        io.ArtefactError, match=r"'fc1.weight' has shape \(5, 7\); 'hidden/kernel' needs \(6, 5\)"
+    ):
+        io.from_torch(model, state | {"fc1.weight": np.zeros((5, 7), np.float32)}, "mlp")
+    with pytest.raises(ValueError, match=r"layers \['out'\] of the model have no PyTorch name"):
+        io.from_torch(model, state, {"hidden": "fc1"})
+    with pytest.raises(ValueError, match="did you mean 'mlp'"):
+        io.from_torch(model, state, "mpl")
+    (tmp_path / "broken").write_bytes(b"not safetensors")
+    with pytest.raises(io.ArtefactError, match="broken: expected a whole safetensors file"):
+        io.load_safetensors(tmp_path / "broken")
+
+
+def spread(num_devices):
+    mesh = jax.make_mesh((num_devices,), ("chains",), devices=jax.devices()[:num_devices])
+    return NamedSharding(mesh, PartitionSpec("chains"))
+
+
+def sampler_state():
+    return {"position": jax.device_put(jnp.arange(16.0), spread(8)), "key": jax.random.key(3)}
+
+
+def test_sharded_states_move_to_another_number_of_devices(tmp_path):
+    state = sampler_state()
+    io.save_sharded(tmp_path / "step1", state)
+    like = {
+        "position": jax.ShapeDtypeStruct((16,), jnp.float32, sharding=spread(2)),
+        "key": jax.random.key(0),
+    }
+    loaded = io.load_sharded(tmp_path / "step1", like)
+    same(loaded, state)
+    assert len(loaded["position"].devices()) == 2
+    with pytest.raises(io.ArtefactError, match="expected a new directory"):
+        io.save_sharded(tmp_path / "step1", state)
+
+
+def test_wrong_and_missing_sharded_states_are_named(tmp_path):
+    state = sampler_state()
+    io.save_sharded(tmp_path / "step1", state)
+    with pytest.raises(io.ArtefactError, match=r"leaf 'position' of shape \(15,\); found \(16,\)"):
+        io.load_sharded(tmp_path / "step1", state | {"position": jnp.zeros(15)})
+    with pytest.raises(io.ArtefactError, match="leaf 'momentum' of shape"):
+        io.load_sharded(tmp_path / "step1", state | {"momentum": jnp.zeros(16)})
+    with pytest.raises(io.ArtefactError, match="step2: expected a checkpoint; found nothing"):
+        io.load_sharded(tmp_path / "step2", state)
+    for path in (tmp_path / "step1").rglob("*"):
+        if path.is_file():
+            path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(io.ArtefactError, match="step1: expected a whole checkpoint"):
+        io.load_sharded(tmp_path / "step1", state)
+
+
+def test_arviz_sees_chains_draws_and_statistics():
+    samples = {"w": jnp.arange(24.0).reshape(6, 4), "b": jnp.arange(6.0)}
+    lp = np.arange(6.0).reshape(2, 3)
+    exported = io.to_arviz(samples, 2, {"log_density": lp, "step_size": np.ones(2), "seconds": 1.0})
+    assert exported.posterior["w"].shape == (2, 3, 4)
+    np.testing.assert_array_equal(exported.posterior["b"].values, lp)
+    np.testing.assert_array_equal(exported.sample_stats["lp"].values, lp)
+    assert list(exported.sample_stats.data_vars) == ["lp"]
+    with pytest.raises(ValueError, match="6 samples do not divide into 4 chains"):
+        io.to_arviz(samples, 4)
+
+
+def test_without_arviz_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "arviz", None)
+    with pytest.raises(ImportError, match="pip install arviz"):
+        io.to_arviz({"w": jnp.ones(2)})

@@ -1,19 +1,31 @@
 """Keeping things: atomic, checked artefacts; never pickle."""
 
+from symbnn.io.arviz import to_arviz
 from symbnn.io.chunks import ChunkStore
 from symbnn.io.files import ArtefactError
 from symbnn.io.lines import append_line, read_lines
 from symbnn.io.posterior import load_posterior, save_posterior
+from symbnn.io.sharded import load_sharded, save_sharded
+from symbnn.io.torch_layers import torch_layers
+from symbnn.io.torch_weights import from_torch, load_safetensors, save_safetensors, to_torch
 from symbnn.io.trees import load_tree, read_metadata, save_tree
 
 __all__ = [
     "ArtefactError",
     "ChunkStore",
     "append_line",
+    "from_torch",
     "load_posterior",
+    "load_safetensors",
+    "load_sharded",
     "load_tree",
     "read_lines",
     "read_metadata",
     "save_posterior",
+    "save_safetensors",
+    "save_sharded",
     "save_tree",
+    "to_arviz",
+    "to_torch",
+    "torch_layers",
 ]

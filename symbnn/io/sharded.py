@@ -1,0 +1,86 @@
+"""Trees whose arrays are spread over devices or hosts, through Orbax: every process writes its own shards.
+
+What fits one host goes through `save_tree`, whose files are checked bit by bit. This is for the rest: the
+state of a sampler whose data or chains are sharded over many hosts.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import jax
+import orbax.checkpoint as ocp
+
+from symbnn.io.files import ArtefactError, problem
+from symbnn.tree import named_leaves
+
+
+def save_sharded(directory: str | Path, tree: Any) -> None:
+    """Write a tree of JAX arrays as the new `directory`; every process must call it.
+
+    An existing directory is refused, as nothing replaces a directory atomically: name one per step.
+    """
+    directory = Path(os.path.abspath(directory))
+    if directory.exists():
+        raise problem(
+            directory,
+            expected="a new directory",
+            found="an existing one",
+            advice="name one per step, or delete it",
+        )
+    try:
+        with ocp.StandardCheckpointer() as checkpointer:
+            checkpointer.save(directory, tree)
+    except OSError as error:
+        raise problem(
+            directory,
+            expected="to write a checkpoint",
+            found=f"{type(error).__name__} ({error})",
+            advice="free space or choose a writable directory",
+        ) from error
+
+
+def load_sharded(directory: str | Path, like: Any) -> Any:
+    """The tree in `directory` with the structure, shapes, dtypes and shardings of `like`.
+
+    `like` holds arrays or `jax.ShapeDtypeStruct`s with a sharding, which may be of another device layout.
+    """
+    directory = Path(os.path.abspath(directory))
+    if not directory.is_dir():
+        raise problem(
+            directory, expected="a checkpoint", found="nothing", advice="run the stage that makes it"
+        )
+    try:
+        with ocp.StandardCheckpointer() as checkpointer:
+            _check_shapes(directory, checkpointer.metadata(directory).item_metadata.tree, like)
+            return checkpointer.restore(directory, jax.tree.map(ocp.utils.to_shape_dtype_struct, like))
+    except ArtefactError:
+        raise
+    except Exception as error:  # Orbax and TensorStore raise many kinds; none may pass for a good read
+        raise problem(
+            directory,
+            expected="a whole checkpoint",
+            found=f"{type(error).__name__}: {str(error)[:300]}",
+            advice="delete the directory and run the stage again",
+        ) from error
+
+
+def _check_shapes(directory: Path, stored: Any, like: Any) -> None:
+    """Before reading: Orbax notices a wrong shape only in the middle of its own threads."""
+    found = {name: tuple(leaf.shape) for name, leaf in named_leaves(stored).items()}
+    wanted = {name: _stored_shape(leaf) for name, leaf in named_leaves(like).items()}
+    differing = sorted(name for name in found.keys() | wanted.keys() if found.get(name) != wanted.get(name))
+    if differing:
+        name = differing[0]
+        raise problem(
+            directory,
+            expected=f"leaf {name!r} of shape {wanted.get(name)}",
+            found=f"{found.get(name)}",
+            advice="give a tree of the structure that was saved",
+        )
+
+
+def _stored_shape(leaf: Any) -> tuple[int, ...]:
+    if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return jax.eval_shape(jax.random.key_data, leaf).shape
+    return tuple(leaf.shape)
