@@ -9,7 +9,7 @@ Classwise: one binary problem per class, averaged. In a binary problem confidenc
 share of ones.
 """
 
-from functools import partial
+from functools import partial, reduce
 from typing import NamedTuple
 
 import jax
@@ -142,6 +142,7 @@ def classwise_sums(
     probs: Float[Array, "n c"], labels: Int[Array, "n"], bins: int, weights: Array | None = None
 ) -> Float[Array, "bins c"]:
     """Sum of p - [y = c] in each bin of each class: all that the classwise error needs, and additive."""
+    probs = probs.astype(jnp.promote_types(probs.dtype, jnp.float32))
     rows, classes = jnp.arange(probs.shape[0]), jnp.arange(probs.shape[1])
     weights = jnp.ones_like(probs[:, 0]) if weights is None else weights
     index = _bin_index(probs, bins)
@@ -155,12 +156,9 @@ def classwise_gap(sums: Float[Array, "bins c"], count: int | Array) -> Float[Arr
 
 
 def _bin_index(confidence: Float[Array, "..."], bins: int) -> Int[Array, "..."]:
-    """Bin of each confidence: the guess floor(q * bins) is at most one off, and the float32 edges decide."""
-    edges = jnp.asarray(bin_edges(bins), confidence.dtype)
-    guess = jnp.clip((confidence * bins).astype(jnp.int32), 0, bins)
-    guess = guess - (confidence < edges[guess])
-    above = edges[jnp.minimum(guess + 1, bins)]
-    return jnp.clip(guess + ((confidence >= above) & (guess < bins)), 0, bins)
+    """How many edges above the first a confidence has reached; unrolled to be one vectorised pass."""
+    reached = [(confidence >= edge).astype(jnp.int32) for edge in bin_edges(bins)[1:].tolist()]
+    return reduce(jnp.add, reached)
 
 
 def _equal_mass_gap(confidence: Float[Array, "n"], correct: Array, bins: int) -> Float[Array, ""]:

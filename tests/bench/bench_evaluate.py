@@ -1,0 +1,157 @@
+"""Speed and memory of the streamed predictive, speed of the metrics: `python -m tests.bench`."""
+
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from symbnn import evaluate
+from symbnn.posteriors import DiagonalGaussian
+from tests.bench import Row
+
+INPUTS, FEATURES, UNITS, CLASSES = 10_000, 784, 512, 10
+FLOPS_PER_NETWORK = 2 * INPUTS * (FEATURES * UNITS + UNITS * CLASSES)
+MEBIBYTE = 2**20
+Clock = Callable[[], float]
+
+
+def apply(params: Any, inputs: jax.Array) -> jax.Array:
+    """784-512-10 with ReLU."""
+    hidden = jax.nn.relu(inputs @ params["hidden"]["kernel"] + params["hidden"]["bias"])
+    return hidden @ params["out"]["kernel"] + params["out"]["bias"]
+
+
+def posterior() -> DiagonalGaussian:
+    """A law over the weights of that network."""
+    shapes = {
+        "hidden": {"kernel": (FEATURES, UNITS), "bias": (UNITS,)},
+        "out": {"kernel": (UNITS, CLASSES), "bias": (CLASSES,)},
+    }
+    is_shape = lambda node: isinstance(node, tuple)  # noqa: E731
+    mean, std = (
+        jax.tree.map(lambda shape: jnp.full(shape, value), shapes, is_leaf=is_shape)  # noqa: B023
+        for value in (0.01, 0.03)
+    )
+    return DiagonalGaussian(mean, std)
+
+
+def inputs() -> jax.Array:
+    """As many inputs as a test set has."""
+    return jax.random.normal(jax.random.key(1), (INPUTS, FEATURES))
+
+
+def seconds(function: Callable[[], Any], repeats: int, clock: Clock = time.perf_counter) -> float:
+    """Least time of several runs after one that compiles."""
+    jax.block_until_ready(function())
+    times = []
+    for _ in range(repeats):
+        start = clock()
+        jax.block_until_ready(function())
+        times.append(clock() - start)
+    return min(times)
+
+
+def rate_row(num_samples: int = 200) -> Row:
+    """Share of the matrix-multiply rate, measured before and after in the same run; the better one counts."""
+    matrix = jax.random.normal(jax.random.key(0), (2048, 2048))
+    multiply = jax.jit(jnp.matmul)
+    samples = posterior().sample(jax.random.key(2), num_samples)
+    data = inputs()
+
+    def predict() -> jax.Array:
+        return evaluate.predict(apply, samples, data)
+
+    shares, rates = {}, {}
+    for name, clock in (("wall", time.perf_counter), ("processor", time.process_time)):
+        before = seconds(lambda: multiply(matrix, matrix), 10, clock)
+        taken = seconds(predict, 3, clock)
+        after = seconds(lambda: multiply(matrix, matrix), 10, clock)
+        rates[name] = 2 * 2048**3 / min(before, after)
+        shares[name] = num_samples * FLOPS_PER_NETWORK / taken / rates[name]
+    return Row(
+        "predictive of 200 samples of 784-512-10 on 10,000 inputs, of the float32 matmul rate",
+        80.0,
+        100 * shares["wall"],
+        "%",
+        shares["wall"] >= 0.8,
+        f"matmul {rates['wall'] / 1e9:.0f} GFLOP/s; by processor time {100 * shares['processor']:.0f} %; "
+        f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores",
+    )
+
+
+def memory_row(num_samples: int, source: str) -> Row:
+    """Peak resident memory of a fresh process, Python and JAX and the data included."""
+    command = [sys.executable, "-m", "tests.bench.bench_evaluate", str(num_samples), source]
+    peak = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return Row(
+        f"peak memory of that predictive, {num_samples:,} samples {source}",
+        1024.0,
+        peak / MEBIBYTE,
+        "MiB",
+        peak < 1024 * MEBIBYTE,
+        "whole process",
+    )
+
+
+def metrics_row() -> Row:
+    """Every scalar metric of 10,000 x 1,000 probabilities, one call after the other, checks included."""
+    probs = jax.nn.softmax(3.0 * jax.random.normal(jax.random.key(0), (10_000, 1000)))
+    labels = jax.random.randint(jax.random.key(1), (10_000,), 0, 1000)
+    reference = jnp.roll(probs, 1, axis=0)
+    with_labels = (
+        evaluate.accuracy,
+        evaluate.nll,
+        evaluate.brier,
+        evaluate.ece,
+        evaluate.mce,
+        evaluate.adaptive_ece,
+        evaluate.classwise_ece,
+        evaluate.aurc,
+        evaluate.augrc,
+        evaluate.risk_at_coverage,
+        evaluate.coverage_at_risk,
+    )
+
+    def everything() -> list[jax.Array]:
+        values = [metric(probs, labels) for metric in with_labels]
+        values += [metric(probs, reference) for metric in (evaluate.agreement, evaluate.total_variation)]
+        scores = evaluate.entropy_score(probs), evaluate.max_probability_score(probs)
+        return values + [metric(*scores) for metric in (evaluate.auroc, evaluate.aupr, evaluate.fpr_at)]
+
+    taken = seconds(everything, 5)
+    note = f"one by one, with checks; processor time {seconds(everything, 3, time.process_time):.2f} s"
+    return Row("all scalar metrics of 10,000 x 1,000 probabilities", 0.5, taken, "s", taken < 0.5, note)
+
+
+def rows() -> list[Row]:
+    """All lines of this file."""
+    return [
+        rate_row(),
+        memory_row(200, "stored"),
+        memory_row(200, "drawn"),
+        memory_row(2000, "drawn"),
+        metrics_row(),
+    ]
+
+
+def main(num_samples: int, source: str) -> None:
+    """One predictive; prints the peak resident memory of this process in bytes."""
+    data, law, key = inputs(), posterior(), jax.random.key(2)
+    if source == "stored":
+        # The sampler's own scratch memory is not the predictive's: all samples are one network here.
+        samples = jax.tree.map(lambda leaf: jnp.full((num_samples, *leaf.shape), 0.01), law.mean)
+        jax.block_until_ready(evaluate.predict(apply, samples, data))
+    else:
+        jax.block_until_ready(evaluate.predict(apply, law, data, key=key, num_samples=num_samples))
+    # Linux counts in KiB.
+    print(1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2])
