@@ -19,28 +19,33 @@ from symbnn import names
 ACCELERATOR_UNITS = 64
 
 
-def assign(cost: Float[Array, "m n n"], *, solver: str = "auto") -> Int[np.ndarray, "m n"]:
-    """Best permutation of every matrix, on the host."""
+def assign(
+    cost: Float[Array, "m n n"], *, count: int | None = None, solver: str = "auto"
+) -> Int[np.ndarray, "m n"]:
+    """Best permutation of the first `count` matrices (default: all), on the host; identity for the rest."""
     chosen = names.lookup(SOLVERS, _choose(cost, solver), "assignment solver")
     greedy, is_settled = (np.array(value) for value in _greedy(cost))
-    open_rows = np.flatnonzero(~is_settled)
-    if open_rows.size:
-        greedy[open_rows] = chosen(cost if open_rows.size == len(greedy) else cost[_padded(open_rows)])[
-            : open_rows.size
-        ]
+    count = len(greedy) if count is None else count
+    greedy[count:] = np.arange(cost.shape[-1])
+    unsettled = np.flatnonzero(~is_settled[:count])
+    if unsettled.size:
+        greedy[unsettled] = chosen(cost, unsettled)
     return greedy
 
 
 def _choose(cost: Float[Array, "m n n"], solver: str) -> str:
     if solver != "auto":
         return solver
-    on_host = next(iter(cost.devices())).platform == "cpu"
-    return "scipy" if on_host or cost.shape[-1] > ACCELERATOR_UNITS else "optax"
+    return "scipy" if _is_on_host(cost) or cost.shape[-1] > ACCELERATOR_UNITS else "optax"
 
 
-def _padded(rows: np.ndarray) -> np.ndarray:
-    """Rows repeated up to a power of two, so that few shapes are compiled."""
-    return np.resize(rows, 1 << (len(rows) - 1).bit_length())
+def _is_on_host(cost: Float[Array, "m n n"]) -> bool:
+    return next(iter(cost.devices())).platform == "cpu"
+
+
+def _picked(cost: Float[Array, "m n n"], index: np.ndarray) -> jax.Array:
+    """Matrices at the index, repeated up to a power of two of them, so that few shapes are compiled."""
+    return cost[np.resize(index, 1 << (len(index) - 1).bit_length())]
 
 
 @jax.jit
@@ -50,8 +55,12 @@ def _greedy(cost: Float[Array, "m n n"]) -> tuple[jax.Array, jax.Array]:
     return best, is_permutation
 
 
-def _scipy(cost: Float[Array, "m n n"]) -> np.ndarray:
-    return np.stack([linear_sum_assignment(matrix, maximize=True)[1] for matrix in np.asarray(cost)])
+def _scipy(cost: Float[Array, "m n n"], index: np.ndarray) -> np.ndarray:
+    # Where the host sees the device's memory, nothing is copied; else only what is needed.
+    matrices = (
+        np.asarray(cost)[index] if _is_on_host(cost) else np.asarray(_picked(cost, index))[: len(index)]
+    )
+    return np.stack([linear_sum_assignment(matrix, maximize=True)[1] for matrix in matrices])
 
 
 @jax.jit
@@ -60,8 +69,8 @@ def _hungarian(cost: Float[Array, "m n n"]) -> jax.Array:
     return jnp.take_along_axis(columns, jnp.argsort(rows, axis=-1), axis=-1)
 
 
-def _optax(cost: Float[Array, "m n n"]) -> np.ndarray:
-    return np.asarray(_hungarian(cost))
+def _optax(cost: Float[Array, "m n n"], index: np.ndarray) -> np.ndarray:
+    return np.asarray(_hungarian(_picked(cost, index)))[: len(index)]
 
 
 SOLVERS = {"scipy": _scipy, "optax": _optax}

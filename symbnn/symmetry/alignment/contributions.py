@@ -55,11 +55,12 @@ def match_contributions(
         similar = cost_blocks(_part(problem, name, is_activation=True), name, everything, current)
         outgoing = cost_blocks(_part(problem, name, is_activation=False), name, everything, current)
         for (rows, left), (_, right) in zip(similar, outgoing, strict=True):
-            step, gain = solve(problem, left * right)
+            cost = left * right
+            step, gain = solve(problem, cost, len(rows))
             before = {key: array[rows] for key, array in permutations.items()}
             for key, array in follow(problem.spec, {name: step}, before).items():
                 permutations[key][rows] = array
-            value[rows] += gain + np.einsum("r...ii->r", np.asarray(left * right))
+            value[rows] += gain + np.einsum("r...ii->r", np.asarray(cost))[: len(rows)]
     return Descent(permutations, value[None], np.ones(problem.num_items, bool))
 
 

@@ -55,7 +55,7 @@ def match(
     """Permutations of every network that bring its features near the targets."""
     results = []
     for chunk in chunks(features, samples):
-        arrays = features.extract(tree.take(samples, chunk))
+        arrays = features.extract(part_of(samples, chunk))
         here = None if start is None else {name: value[chunk] for name, value in start.items()}
         results.append(matcher(spec, features, targets, arrays, here))
     return joined(results)
@@ -90,7 +90,7 @@ def mean_features(
     num = tree.num_samples(samples)
     sums: tuple[Arrays, Arrays] | None = None
     for chunk in chunks(features, samples):
-        arrays = features.extract(tree.take(samples, chunk))
+        arrays = features.extract(part_of(samples, chunk))
         here = on_device({name: value[chunk] for name, value in permutations.items()})
         part = _moved_sums(groups_only(spec), features.leaves, arrays, here)
         sums = part if sums is None else jax.tree.map(jnp.add, sums, part)
@@ -105,6 +105,18 @@ def chunks(features: Features, samples: Samples) -> list[slice]:
     size = 4 * sum(math.prod(leaf.shape) for leaf in features.leaves)
     length = max(1, CHUNK_BYTES // max(size, 1))
     return [slice(begin, min(begin + length, num)) for begin in range(0, num, length)]
+
+
+def part_of(samples: Samples, chunk: slice) -> Samples:
+    """Samples of a chunk; all of them are not copied."""
+    length = chunk.stop - chunk.start
+    return samples if length == tree.num_samples(samples) else _cut(samples, chunk.start, length)
+
+
+@partial(jax.jit, static_argnames="length")
+def _cut(samples: Samples, start: int, length: int) -> Samples:
+    # One compilation for all chunks: a Python slice would be compiled for every place.
+    return jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, length), samples)
 
 
 def joined(results: Sequence[Descent]) -> Descent:

@@ -50,7 +50,7 @@ def make_problem(
         if sum(math.prod(leaves[i].shape) for i in own) >= group.size**2:
             start = on_device(identity_permutations(light, problem.num_items))
             blocks = cost_blocks(restricted(problem, own), group.name, everything, start)
-            fixed[group.name] = jnp.concatenate([cost for _, cost in blocks])
+            fixed[group.name] = jnp.concatenate([cost[: len(rows)] for rows, cost in blocks])
     return problem._replace(fixed=fixed)
 
 
@@ -59,7 +59,8 @@ def cost_blocks(
 ) -> Iterator[tuple[np.ndarray, jax.Array]]:
     """Costs of a group in the current labelling, block by block: positions of the networks, costs.
 
-    All blocks are dispatched before the first is waited for, so the device works while the host assigns.
+    The last block has more costs than positions: they repeat, so that one shape is compiled. All blocks are
+    dispatched before the first is waited for, so the device works while the host assigns.
     """
     fixed = problem.fixed.get(group)
     features = [i for i in having(problem, group) if fixed is None or not _is_fixed(problem, i, group)]
@@ -67,13 +68,11 @@ def cost_blocks(
     dispatched = [
         (
             rows[:size],
-            size,
             block_cost(part.spec, part.leaves, group, part.targets, part.arrays, fixed, rows, permutations),
         )
         for rows, size in blocks(problem, group, index)
     ]
-    for rows, size, cost in dispatched:
-        yield rows, cost[:size]
+    yield from dispatched
 
 
 def blocks(

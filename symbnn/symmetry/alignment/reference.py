@@ -13,7 +13,7 @@ from symbnn import tree
 from symbnn.names import nearest
 from symbnn.symmetry.alignment.descent import Descent
 from symbnn.symmetry.alignment.features import Arrays, Features
-from symbnn.symmetry.alignment.match import Matcher, Search, chunks, match, mean_features
+from symbnn.symmetry.alignment.match import Matcher, Search, chunks, match, mean_features, part_of
 from symbnn.symmetry.alignment.problem import HostPermutations, Problem, groups_only, objective
 from symbnn.symmetry.spec import SymmetrySpec, check_params
 from symbnn.types import Params, Samples
@@ -71,7 +71,7 @@ def medoid(spec: SymmetrySpec, features: Features, samples: Samples, permutation
     mean, _ = mean_features(spec, features, samples, permutations)
     distances = []
     for chunk in chunks(features, samples):
-        arrays = features.extract(tree.take(samples, chunk))
+        arrays = features.extract(part_of(samples, chunk))
         problem = Problem(groups_only(spec), features.leaves, mean, arrays, {}, "auto")
         overlap = objective(problem, None, {name: value[chunk] for name, value in permutations.items()})
         # ‖x − m‖² without the term that all samples share.

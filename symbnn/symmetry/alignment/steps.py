@@ -6,6 +6,7 @@ outer assignment. Where that is no exact maximum (a feature with two inner group
 step is taken only if the true objective rises.
 """
 
+import math
 from functools import partial
 
 import jax
@@ -68,16 +69,17 @@ def follow(spec: SymmetrySpec, step: HostPermutations, permutations: HostPermuta
     }
 
 
-def solve(problem: Problem, cost: jax.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Best relabelling `(items, *over, n)` of every matrix, and its gain over the current one."""
-    units = cost.shape[-1]
-    step = assign(cost.reshape(-1, units, units), solver=problem.solver).reshape(cost.shape[:-1])
-    return step, np.asarray(_gain(cost, step), np.float64)
+def solve(problem: Problem, cost: jax.Array, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Best relabelling `(count, *over, n)` for the first networks, and its gain over the current one."""
+    units, each = cost.shape[-1], math.prod(cost.shape[1:-2])
+    found = assign(cost.reshape(-1, units, units), count=count * each, solver=problem.solver)
+    step = found.reshape(cost.shape[:-1])
+    return step[:count], np.asarray(_gain(cost, step), np.float64)[:count]
 
 
 def _plain_proposals(problem: Problem, group: str, index: np.ndarray, permutations: HostPermutations):
     for rows, cost in cost_blocks(problem, group, index, on_device(permutations)):
-        step, gain = solve(problem, cost)
+        step, gain = solve(problem, cost, len(rows))
         yield rows, {group: step}, gain
 
 
@@ -90,16 +92,16 @@ def _nested_proposals(problem: Problem, group: str, index: np.ndarray, permutati
         total, costs = _nested_costs(
             part.spec, part.leaves, outer, inner, part.targets, part.arrays, rows, on_device(permutations)
         )
-        value, inner_steps = np.array(total[:size], np.float64), {}
+        inner_steps = {}
         for name, cost in costs.items():
-            matrices = cost[:size].reshape(-1, *cost.shape[-2:])
-            found = assign(matrices, solver=problem.solver)
-            value += np.asarray(_value(matrices, found)).reshape(value.shape)
-            inner_steps[name] = found.reshape(*value.shape, -1)
-        square = value.reshape(-1, outer.size, outer.size)
-        step = assign(jnp.asarray(square), solver=problem.solver).reshape(value.shape[:-1])
+            matrices = cost.reshape(-1, *cost.shape[-2:])
+            count = size * (len(matrices) // len(rows))
+            found = assign(matrices, count=count, solver=problem.solver)
+            total = total + _value(matrices, found).reshape(total.shape)
+            inner_steps[name] = found.reshape(*total.shape, -1)
+        step, _ = solve(problem, total, size)
         chosen = {
-            name: np.take_along_axis(found, step[..., None, None], axis=-2)[..., 0, :]
+            name: np.take_along_axis(found[:size], step[..., None, None], axis=-2)[..., 0, :]
             for name, found in inner_steps.items()
         }
         yield rows[:size], {group: step} | chosen, np.zeros(size)
