@@ -10,7 +10,7 @@ from symbnn.symmetry.constants import uniform_axes
 from symbnn.symmetry.flatten import Equation, Loop, Program, Value
 from symbnn.symmetry.rules import RULES
 from symbnn.symmetry.rules.base import Alignment, Layout, Span, Variable, layout
-from symbnn.symmetry.words import Cause, Sum, Word, fresh, pin, unify
+from symbnn.symmetry.words import Cause, Sum, Word, fresh, pin, resolve, unify
 
 INPUT, OUTPUT = Cause("input"), Cause("output")
 
@@ -24,7 +24,7 @@ class Record(NamedTuple):
 
 
 class Assignment(NamedTuple):
-    """Words of all values and what was said about each equation."""
+    """Words of all values, resolved, and what was said about each equation."""
 
     words: dict[Value, tuple[Word, ...]]
     records: list[Record]
@@ -47,7 +47,7 @@ def assign(program: Program, num_leaves: int, known: dict[Value, float]) -> Assi
     for value in program.outputs:
         if value not in known:
             _pin_all(_words(assignment, value), OUTPUT)
-    return assignment
+    return _resolved(assignment)
 
 
 def layouts(record: Record, known: dict[Value, float]) -> list[tuple[Value, Layout]]:
@@ -96,6 +96,25 @@ def _unify_span(assignment: Assignment, record: Record, span: Span, word: Word, 
     ]
     record.words.update(zip(span.variables, parts, strict=True))
     unify(word, (Sum(tuple(parts)),) if span.is_sum else sum(parts, ()), cause)
+
+
+def _resolved(assignment: Assignment) -> Assignment:
+    """Every word as it is known after the last equation; before, any word may still be refined."""
+    memo: dict[Word, Word] = {}
+
+    def final(word: Word) -> Word:
+        if word not in memo:
+            memo[word] = resolve(word)
+        return memo[word]
+
+    return Assignment(
+        {value: tuple(map(final, words)) for value, words in assignment.words.items()},
+        [
+            record._replace(words={variable: final(word) for variable, word in record.words.items()})
+            for record in assignment.records
+        ],
+        {loop: final(word) for loop, word in assignment.loops.items()},
+    )
 
 
 def _opaque(equation: Equation) -> Alignment:

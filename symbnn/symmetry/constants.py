@@ -64,7 +64,10 @@ def uniform_number(array: np.ndarray) -> float | None:
         return None
     first = array.reshape(-1)[0]
     is_uniform = bool((array == first).all()) or bool((array != array).all())
-    return float(first) if is_uniform else None
+    if not is_uniform:
+        return None
+    # The shortest decimal that rounds to it: what the author wrote, in whatever precision it was traced.
+    return float(first if array.dtype.kind in "biu" else str(first))
 
 
 def uniform_axes(array: np.ndarray) -> tuple[bool, ...]:

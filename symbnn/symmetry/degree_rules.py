@@ -68,15 +68,12 @@ def quotient(degrees: Degrees) -> list[Form]:
 def power(exponent: Fraction) -> Relation:
     """(s x)^k = s^k x^k."""
 
-    def relation(degrees: Degrees) -> list[Form]:
-        return [combine((exponent, degrees.operands[0] or ZERO), (-1, degrees.results[0] or ZERO))]
-
-    return relation
+    return lambda degrees: _raised(degrees, exponent)
 
 
 def integer_power(degrees: Degrees) -> list[Form]:
     """`integer_pow` by its parameter."""
-    return power(Fraction(degrees.equation.params["y"]))(degrees)
+    return _raised(degrees, Fraction(degrees.equation.params["y"]))
 
 
 def known_power(degrees: Degrees) -> list[Form]:
@@ -84,7 +81,7 @@ def known_power(degrees: Degrees) -> list[Form]:
     exponent = degrees.numbers[1]
     if exponent is None or not math.isfinite(exponent):
         return zero(degrees)
-    return power(Fraction(exponent).limit_denominator(10**6))(degrees)
+    return _raised(degrees, Fraction(exponent).limit_denominator(10**6))
 
 
 def forget(degrees: Degrees) -> list[Form]:
@@ -135,6 +132,10 @@ def convert(degrees: Degrees) -> list[Form]:
     """Between floating point types a value passes; integers and booleans do not rescale."""
     values = (*degrees.equation.operands, *degrees.equation.results)
     return equal(degrees) if all(value.is_float for value in values) else zero(degrees)
+
+
+def _raised(degrees: Degrees, exponent: Fraction) -> list[Form]:
+    return [combine((exponent, degrees.operands[0] or ZERO), (-1, degrees.results[0] or ZERO))]
 
 
 def _not(degrees: Degrees, is_wild: Callable[[float], bool]) -> list[Form]:

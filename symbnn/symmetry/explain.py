@@ -5,6 +5,9 @@ from fractions import Fraction
 
 from symbnn.symmetry.spec import Factor, Group, Pin, SymmetrySpec
 
+FEW = 3
+"""Generators whose exponents are all written out."""
+
 
 def explain(spec: SymmetrySpec) -> str:
     """Groups with their leaves and exponents; pinned axes by cause, losses with their source line; notes."""
@@ -42,11 +45,16 @@ def _title(spec: SymmetrySpec, group: Group) -> str:
 
 def _actions(factor: Factor) -> str:
     parts = [f" {factor.role}" if factor.role else ""]
-    if factor.scales:
-        parts.append(" scale " + " ".join(map(_exponent, factor.scales)))
-    if factor.signs:
-        parts.append(" sign " + " ".join(map(str, factor.signs)))
+    parts.append(_exponents("scale", [_exponent(exponent) for exponent in factor.scales]))
+    parts.append(_exponents("sign", [str(parity) for parity in factor.signs]))
     return "".join(parts)
+
+
+def _exponents(kind: str, exponents: list[str]) -> str:
+    """`scale +1 0`; with many generators only those that act, as `scale[7] +1`."""
+    if len(exponents) <= FEW:
+        return f" {kind} {' '.join(exponents)}" if exponents else ""
+    return "".join(f" {kind}[{number}] {value}" for number, value in enumerate(exponents) if value != "0")
 
 
 def _exponent(exponent: Fraction) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from symbnn.symmetry.assign import Assignment, Record, layouts
 from symbnn.symmetry.flatten import Loop, Value
-from symbnn.symmetry.words import Atom, Sum, Word, atoms, resolve, word_size
+from symbnn.symmetry.words import Atom, Sum, Word, atoms, word_size
 
 MAX_PIECES = 64
 """Choices of segments looked at for one value; beyond, its classes vary over nothing."""
@@ -55,9 +55,9 @@ def _restrict(
     """Keep, for each class, the classes that the pieces of one equation show beside it."""
     seen: dict[Occurrence, dict[Atom, Any]] = {}
     for piece in pieces:
-        choices = [[option for key, word in span for option in _options(key, word)] for span in piece]
+        choices = [[way for key, word in span for way in _ways((key,), word)] for span in piece]
         if math.prod(map(len, choices)) > MAX_PIECES:
-            for atom in (atom for span in piece for _, word in span for atom in atoms(resolve(word))):
+            for atom in (atom for span in piece for _, word in span for atom in atoms(word)):
                 visible[atom] = {}
             continue
         for choice in itertools.product(*choices):
@@ -82,12 +82,8 @@ def _look(seen: dict[Occurrence, dict[Atom, Any]], occurrences: list[Occurrence]
         seen[place, c] = others
 
 
-def _options(key: Any, word: Word) -> Iterator[list[Occurrence]]:
-    """The ways through the sums of a word; a place is the variable, the segments taken and the stride."""
-    yield from _ways((key,), resolve(word))
-
-
 def _ways(place: tuple[Any, ...], word: Word) -> Iterator[list[Occurrence]]:
+    """The ways through the sums of a word; a place is the variable, the segments taken and the stride."""
     head: list[Occurrence] = []
     for position, factor in enumerate(word):
         stride = word_size(word[position + 1 :])

@@ -9,7 +9,7 @@ from symbnn.symmetry.flatten import Value
 from symbnn.symmetry.rules.contract import WINDOW
 from symbnn.symmetry.rules.index import ROWS
 from symbnn.symmetry.spec import Pin
-from symbnn.symmetry.words import Atom, Cause, Sum, atoms, resolve
+from symbnn.symmetry.words import Atom, Cause, Sum, atoms
 
 EXPECTED = {INPUT.reason, OUTPUT.reason, WINDOW, ROWS, "pooling window", "order of iterations"}
 """Causes that every network has; anything else is a loss worth a look."""
@@ -27,8 +27,7 @@ def collect(
         if value not in used:
             notes.append(f"leaf {name!r} is not used")
             continue
-        for axis, unresolved in enumerate(assignment.words[value]):
-            word = resolve(unresolved)
+        for axis, word in enumerate(assignment.words[value]):
             found = list(atoms(word))
             pins.extend(_pin(name, axis, atom) for atom in found if atom.causes)
             if len(found) > 1 and not all(atom.causes for atom in found):

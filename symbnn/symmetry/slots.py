@@ -10,7 +10,7 @@ from typing import NamedTuple
 from symbnn.symmetry.assign import Assignment, Record
 from symbnn.symmetry.flatten import Equation, Value
 from symbnn.symmetry.rules.base import Layout, Span, Variable
-from symbnn.symmetry.words import Atom, Sum, Word, atoms, normalise, resolve
+from symbnn.symmetry.words import Atom, Sum, Word, atoms, normalise
 
 CONSTANT = -1
 """The value is constant along the variable: its exponent is 0."""
@@ -71,30 +71,30 @@ def unknowns(words: tuple[Word, ...]) -> list[int]:
 
 def _label(slots: Slots, assignment: Assignment, value: Value) -> tuple[Word, ...]:
     """The value's words with unpinned atoms replaced by slots."""
-
-    def labelled(word: Word) -> Word:
-        return tuple(map(label, word))
-
-    def label(factor):
-        if isinstance(factor, Sum):
-            return Sum(tuple(map(labelled, factor.words)))
-        if factor.causes:
-            return factor
-        slots.atoms.append(factor)
-        return Slot(factor, len(slots.atoms) - 1)
-
     if value not in slots.values:
-        slots.values[value] = tuple(labelled(resolve(word)) for word in assignment.words[value])
+        slots.values[value] = tuple(_labelled(slots, word) for word in assignment.words[value])
         if value.constant is not None or not value.is_float:
             slots.vanishing.extend(unknowns(slots.values[value]))
     return slots.values[value]
 
 
+def _labelled(slots: Slots, word: Word) -> Word:
+    factors: list[Atom | Sum | Slot] = []
+    for factor in word:
+        if isinstance(factor, Sum):
+            factors.append(Sum(tuple(_labelled(slots, inner) for inner in factor.words)))
+        elif factor.causes:
+            factors.append(factor)
+        else:
+            factors.append(Slot(factor, len(slots.atoms)))
+            slots.atoms.append(factor)
+    return tuple(factors)
+
+
 def _views(slots: Slots, assignment: Assignment, record: Record, known: dict[Value, float]) -> list[View]:
     equation, alignment = record.equation, record.alignment
     expected = {
-        variable: [atom for atom in atoms(resolve(word)) if not atom.causes]
-        for variable, word in record.words.items()
+        variable: [atom for atom in atoms(word) if not atom.causes] for variable, word in record.words.items()
     }
     sides: list[list[dict[Variable, list[int] | None]]] = []
     for values, layouts in (

@@ -82,6 +82,8 @@ def find(atom: Atom) -> Atom:
 
 def resolve(word: Word) -> Word:
     """The word as it is known now."""
+    if len(word) == 1 and isinstance(word[0], Atom) and word[0].parent is None and word[0].binding is None:
+        return word if word[0].size != 1 else ()
     return normalise(_expand(word))
 
 

@@ -64,8 +64,9 @@ def sort(equation: Equation) -> Alignment:
     pins: dict[Variable, str] = {"sorted": "sorted"}
     if equation.params["num_keys"] < len(equation.operands):
         pins["unsorted"] = "sorted along with other values"
+    ordered = (*layout(after), *constant_along(["unsorted"]))
     return Alignment(
-        tuple(layout(before) for _ in equation.operands), tuple(layout(after) for _ in equation.results), pins
+        tuple(layout(before) for _ in equation.operands), tuple(ordered for _ in equation.results), pins
     )
 
 

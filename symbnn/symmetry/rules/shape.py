@@ -58,7 +58,7 @@ def reshape(equation: Equation) -> Alignment:
 @rule("concatenate")
 def concatenate(equation: Equation) -> Alignment:
     """Along the joined axis every operand keeps its own index."""
-    axis, rank = equation.params["dimension"], len(equation.results[0].shape)
+    axis, rank = int(equation.params["dimension"]), len(equation.results[0].shape)
     operands = [value for value in equation.operands if value.size]
     segments: dict[Variable, int] = {
         ("segment", number): value.shape[axis] for number, value in enumerate(operands)
@@ -74,9 +74,9 @@ def concatenate(equation: Equation) -> Alignment:
 @rule("split")
 def split(equation: Equation) -> Alignment:
     """Concatenation backwards."""
-    axis, rank = equation.params["axis"], len(equation.operands[0].shape)
+    axis, rank = int(equation.params["axis"]), len(equation.operands[0].shape)
     segments: dict[Variable, int] = {
-        ("segment", number): size for number, size in enumerate(equation.params["sizes"])
+        ("segment", number): size for number, size in enumerate(map(int, equation.params["sizes"]))
     }
     return Alignment(
         (_replaced(rank, axis, Span((axis,), tuple(segments), is_sum=True)),),
