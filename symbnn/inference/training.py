@@ -20,7 +20,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float
 
-from symbnn import keys, tree
+from symbnn import tree
 from symbnn.density import Batch, Target, has_batch_statistics
 from symbnn.inference.base import Progress, ProgressCallback
 from symbnn.inference.recipe import Recipe
@@ -192,9 +192,9 @@ def _epoch(
     """One pass of one member over its own shuffle of the data."""
     num_data = data.inputs.shape[0]
     steps = num_data // recipe.batch_size
-    order = jax.random.permutation(jax.random.fold_in(keys.named(key, "shuffle"), epoch), num_data)
+    step_keys = jax.random.split(jax.random.fold_in(key, epoch), steps + 1)
+    order = jax.random.permutation(step_keys[0], num_data)
     batches = order[: steps * recipe.batch_size].reshape(steps, recipe.batch_size)
-    step_keys = jax.random.split(jax.random.fold_in(keys.named(key, "noise"), epoch), steps)
 
     def step(state: TrainingState, inputs: tuple[Array, Key]) -> tuple[TrainingState, Array]:
         indices, step_key = inputs
@@ -207,7 +207,7 @@ def _epoch(
         num_nonfinite = state.num_nonfinite + ~jnp.isfinite(value)
         return TrainingState(weights, statistics, optimizer_state, num_nonfinite), value
 
-    state, values = jax.lax.scan(step, state, (batches, step_keys))
+    state, values = jax.lax.scan(step, state, (batches, step_keys[1:]))
     return state, jnp.mean(values)
 
 

@@ -50,12 +50,11 @@ class VariationalLoss:
     ) -> tuple[Float[Array, ""], Params]:
         """Loss; there are no running statistics."""
         mean, std = weights["mean"], jax.tree.map(jnp.exp, weights["log_std"])
-        key_likelihood, key_prior = jax.random.split(key)
-        draw_keys = jax.random.split(key_likelihood, self.num_draws)
-        log_likelihood = jnp.mean(jax.vmap(lambda k: self._log_likelihood(k, mean, std, batch))(draw_keys))
+        key_prior, *draw_keys = jax.random.split(key, self.num_draws + 1)
+        draws = [self._log_likelihood(draw_key, mean, std, batch) for draw_key in draw_keys]
         prior = expected_log_prior(key_prior, self.problem.prior, mean, std, exact=self.quadratic_prior)
         remainder = prior + self.problem.temperature * entropy(weights["log_std"])
-        return -log_likelihood - remainder / self.problem.num_data, statistics
+        return -sum(draws) / self.num_draws - remainder / self.problem.num_data, statistics
 
     def _log_likelihood(self, key: Key, mean: Params, std: Params, batch: Batch) -> Float[Array, ""]:
         """Mean over the minibatch, under one draw."""

@@ -61,8 +61,8 @@ class LowRankGaussian:
     std: Params | None = None
 
     def __post_init__(self) -> None:
-        tree.num_samples(self.factors)
         check_same_shapes("factors", self.factors, self.mean, num_leading=1)
+        tree.num_samples(self.factors)
         if self.std is not None:
             check_same_shapes("std", self.std, self.mean)
 
@@ -134,9 +134,9 @@ class LowRankPrecision:
     factors: Params
 
     def __post_init__(self) -> None:
-        tree.num_samples(self.factors)
         check_same_shapes("std", self.std, self.mean)
         check_same_shapes("factors", self.factors, self.mean, num_leading=1)
+        tree.num_samples(self.factors)
 
     @property
     def rank(self) -> int:

@@ -15,8 +15,9 @@ correlation between them is left out, as is usual.
 """
 
 import itertools
+import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -27,8 +28,8 @@ from jaxtyping import Array
 from symbnn.posteriors.base import check_same_shapes
 from symbnn.types import Key, Params
 
-NoiseKeys = Iterator[Key]
-"""Numbered keys, one for each `Normal` that is drawn while a jaxpr is read."""
+Noise = Callable[[tuple[int, ...]], Array]
+"""shape -> N(0, 1) numbers, new ones at every call."""
 
 ApplyLocal = Callable[[Key, Params, Params, Array], Array]
 
@@ -38,9 +39,22 @@ class Normal(NamedTuple):
 
     mean: Array
     variance: Array
+    is_weight: bool
+    """Whether no data has met it yet; after that a product would mix its numbers into dependent ones."""
 
 
-VIEWS = frozenset({"reshape", "transpose", "squeeze", "expand_dims", "convert_element_type", "rev", "copy"})
+VIEWS = frozenset(
+    {
+        "reshape",
+        "transpose",
+        "squeeze",
+        "expand_dims",
+        "convert_element_type",
+        "rev",
+        "copy",
+        "broadcast_in_dim",
+    }
+)
 PRODUCTS = frozenset({"dot_general", "conv_general_dilated"})
 CALLS = {"jit": "jaxpr", "closed_call": "call_jaxpr", "remat2": "jaxpr"}
 """Calls whose body is read, with the parameter that holds it. A function with its own derivative rule is not
@@ -61,28 +75,50 @@ def local_reparametrisation(apply: Callable[[Params, Array], Array]) -> ApplyLoc
         check_same_shapes("std", std, mean)
         closed = jax.make_jaxpr(apply)(mean, inputs[:1])
         weights = [
-            Normal(m, jnp.square(s)) for m, s in zip(jax.tree.leaves(mean), jax.tree.leaves(std), strict=True)
+            Normal(m, jnp.square(s), is_weight=True)
+            for m, s in zip(jax.tree.leaves(mean), jax.tree.leaves(std), strict=True)
         ]
 
-        def one(input_key: Key, x: Array) -> Array:
-            noise_keys = (jax.random.fold_in(input_key, number) for number in itertools.count())
-            outputs = _run(closed.jaxpr, closed.consts, [*weights, x[None]], noise_keys)
-            return _draw(outputs[0], noise_keys)[0]
+        def one(source: Noise, x: Array) -> Array:
+            outputs = _run(closed.jaxpr, closed.consts, [*weights, x[None]], source)
+            return _draw(outputs[0], source)[0]
 
-        return jax.vmap(one)(jax.random.split(key, inputs.shape[0]), inputs)
+        # All noise in one draw, because each generator is compiled for itself: first count, then run.
+        sizes = _noise_sizes(one, inputs[0])
+        noise = jax.random.normal(key, (inputs.shape[0], sum(sizes)), jnp.result_type(*jax.tree.leaves(mean)))
+        ends = list(itertools.accumulate(sizes))[:-1]
+        return jax.vmap(lambda flat, x: one(_cut(jnp.split(flat, ends)), x))(noise, inputs)
 
     return apply_local
 
 
-def _draw(value: Any, noise_keys: NoiseKeys) -> Any:
+def _noise_sizes(one: Callable[[Noise, Array], Array], x: Array) -> list[int]:
+    """How many normal numbers each draw takes, in order, for one input."""
+    sizes: list[int] = []
+
+    def record(shape: tuple[int, ...]) -> Array:
+        sizes.append(math.prod(shape))
+        return jnp.zeros(shape)
+
+    jax.eval_shape(lambda x: one(record, x), x)
+    return sizes
+
+
+def _cut(parts: Sequence[Array]) -> Noise:
+    """Noise that hands out `parts` in order."""
+    remaining = iter(parts)
+    return lambda shape: next(remaining).reshape(shape)
+
+
+def _draw(value: Any, noise: Noise) -> Any:
     """`value` as an array, drawn if it is `Normal`."""
     if not isinstance(value, Normal):
         return value
-    noise = jax.random.normal(next(noise_keys), value.mean.shape, value.mean.dtype)
-    return value.mean + jnp.sqrt(jnp.maximum(value.variance, SMALLEST_VARIANCE)) * noise
+    spread = jnp.sqrt(jnp.maximum(value.variance, SMALLEST_VARIANCE))
+    return value.mean + spread * noise(value.mean.shape).astype(value.mean.dtype)
 
 
-def _run(jaxpr: Jaxpr, consts: Sequence[Any], arguments: Sequence[Any], noise_keys: NoiseKeys) -> list[Any]:
+def _run(jaxpr: Jaxpr, consts: Sequence[Any], arguments: Sequence[Any], noise: Noise) -> list[Any]:
     """Read a jaxpr whose arguments may be `Normal`."""
     readings = Counter(
         atom
@@ -94,16 +130,16 @@ def _run(jaxpr: Jaxpr, consts: Sequence[Any], arguments: Sequence[Any], noise_ke
 
     def write(variables: Sequence[Any], results: Sequence[Any]) -> None:
         for variable, result in zip(variables, results, strict=True):
-            values[variable] = _draw(result, noise_keys) if readings[variable] > 1 else result
+            values[variable] = _draw(result, noise) if readings[variable] > 1 else result
 
     write(jaxpr.invars, arguments)
     for equation in jaxpr.eqns:
         inputs = [atom.val if isinstance(atom, Literal) else values[atom] for atom in equation.invars]
-        write(equation.outvars, _step(equation, inputs, noise_keys))
+        write(equation.outvars, _step(equation, inputs, noise))
     return [atom.val if isinstance(atom, Literal) else values[atom] for atom in jaxpr.outvars]
 
 
-def _step(equation: JaxprEqn, inputs: list[Any], noise_keys: NoiseKeys) -> Sequence[Any]:
+def _step(equation: JaxprEqn, inputs: list[Any], noise: Noise) -> Sequence[Any]:
     """Results of one equation."""
     if not any(isinstance(value, Normal) for value in inputs):
         return _bind(equation, inputs)
@@ -111,48 +147,52 @@ def _step(equation: JaxprEqn, inputs: list[Any], noise_keys: NoiseKeys) -> Seque
     if name in CALLS:
         inner = equation.params[CALLS[name]]
         body, consts = (inner.jaxpr, inner.consts) if isinstance(inner, ClosedJaxpr) else (inner, ())
-        return _run(body, consts, inputs, noise_keys)
+        return _run(body, consts, inputs, noise)
     linear = _linear(equation, inputs)
-    return _bind(equation, [_draw(value, noise_keys) for value in inputs]) if linear is None else [linear]
+    return _bind(equation, [_draw(value, noise) for value in inputs]) if linear is None else [linear]
 
 
 def _linear(equation: JaxprEqn, inputs: list[Any]) -> Normal | None:
     """The law of the result where it is Gaussian and independent again; None elsewhere."""
     name = equation.primitive.name
     first, second = inputs[0], inputs[-1]
-    both = isinstance(first, Normal) and isinstance(second, Normal)
+    normals = [value for value in inputs if isinstance(value, Normal)]
+    is_weight = all(value.is_weight for value in normals)
 
-    def apply(*values: Array) -> Array:
+    def apply(*values: Any) -> Array:
         return _bind(equation, list(values))[0]
 
-    if name in VIEWS or (name == "broadcast_in_dim" and _repeats_nothing(equation)):
-        return Normal(apply(first.mean), apply(first.variance))
+    def product(is_weight: bool) -> Normal:
+        variances = [v.variance if isinstance(v, Normal) else jnp.square(v) for v in inputs]
+        return Normal(apply(_mean(first), _mean(second)), apply(*variances), is_weight)
+
+    if name in PRODUCTS:
+        return product(False) if is_weight and len(normals) == 1 else None
+    if _copies(equation, normals):
+        return None
+    if name in VIEWS:
+        return Normal(apply(first.mean), apply(first.variance), is_weight)
     if name == "neg":
-        return Normal(-first.mean, first.variance)
+        return Normal(-first.mean, first.variance, is_weight)
     if name in ("add", "sub"):
         mean = apply(_mean(first), _mean(second))
-        return Normal(mean, _variance(first, mean) + _variance(second, mean))
-    if not both and (name in PRODUCTS or name == "mul"):
-        variances = [v.variance if isinstance(v, Normal) else jnp.square(v) for v in inputs]
-        return Normal(apply(_mean(first), _mean(second)), apply(*variances))
+        variance = sum((value.variance for value in normals), jnp.zeros_like(mean))
+        return Normal(mean, variance, is_weight)
+    if name == "mul" and len(normals) == 1:
+        return product(is_weight)
     if name == "div" and not isinstance(second, Normal):
-        return Normal(apply(first.mean, second), apply(first.variance, jnp.square(second)))
+        return Normal(apply(first.mean, second), apply(first.variance, jnp.square(second)), is_weight)
     return None
 
 
-def _repeats_nothing(equation: JaxprEqn) -> bool:
-    """Whether a broadcast only adds axes of length one: copies of a draw would not be independent."""
-    source: Any = equation.invars[0].aval
+def _copies(equation: JaxprEqn, normals: Sequence[Normal]) -> bool:
+    """Whether the result holds a `Normal` several times, by broadcasting: copies are not independent."""
     result: Any = equation.outvars[0].aval
-    return source.size == result.size
+    return any(value.mean.size != result.size for value in normals)
 
 
 def _mean(value: Any) -> Any:
     return value.mean if isinstance(value, Normal) else value
-
-
-def _variance(value: Any, like: Array) -> Array:
-    return value.variance if isinstance(value, Normal) else jnp.zeros_like(like)
 
 
 def _bind(equation: JaxprEqn, inputs: list[Any]) -> Sequence[Any]:
