@@ -24,6 +24,5 @@ def prune(mean: Params, std: Params, keep: float) -> Params:
     kept = rank < round(keep * scores.size)
     stops = jnp.cumsum(jnp.array([leaf.size for leaf in leaves]))[:-1]
     masks = jnp.split(kept, [int(stop) for stop in stops])
-    return treedef.unflatten(
-        [leaf * mask.reshape(leaf.shape) for leaf, mask in zip(leaves, masks, strict=True)]
-    )
+    kept_leaves = [leaf * mask.reshape(leaf.shape) for leaf, mask in zip(leaves, masks, strict=True)]
+    return jax.tree.unflatten(treedef, kept_leaves)
