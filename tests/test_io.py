@@ -4,6 +4,7 @@ import json
 import os
 import resource
 import sys
+import types
 from pathlib import Path
 from typing import NamedTuple
 
@@ -419,3 +420,11 @@ def test_without_arviz_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "arviz", None)
     with pytest.raises(ImportError, match="pip install arviz"):
         io.to_arviz({"w": jnp.ones(2)})
+
+
+def test_arviz_from_version_one_on_takes_groups(monkeypatch):
+    newer = types.SimpleNamespace(__version__="1.0.0", from_dict=lambda groups: groups)
+    monkeypatch.setitem(sys.modules, "arviz", newer)
+    groups = io.to_arviz({"w": jnp.arange(4.0)}, 2, {"log_density": np.zeros((2, 2))})
+    assert groups["posterior"]["w"].shape == (2, 2)
+    assert list(groups["sample_stats"]) == ["lp"]
