@@ -81,6 +81,7 @@ def verify(
     check_params(spec, params)
     tolerance = TOLERANCE[float64] if tolerance is None else tolerance
     if not float64:
+        params = jax.tree.map(jnp.asarray, params)
         return _verify(spec, apply, params, inputs, key, num_elements, tolerance)
     with jax.enable_x64(True):
         params, inputs = jax.tree.map(_double, (params, inputs))

@@ -98,7 +98,8 @@ def normalise(factors: Iterable[Any]) -> Word:
         if len(words) == 1:
             rest = normalise((*words[0], *rest))
         elif rest:
-            rest = (Sum(tuple(normalise((*word, *rest)) for word in words)),)
+            distributed = Sum(tuple(normalise((*word, *rest)) for word in words))
+            rest = (Sum(tuple(_segments(distributed))),)
         else:
             rest = (Sum(words),)
     return rest
