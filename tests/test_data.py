@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import shutil
 import struct
 import tracemalloc
 import zipfile
@@ -330,6 +331,12 @@ def test_tiny_imagenet_is_read_by_its_own_class_order(tmp_path, tiny_imagenet):
         np.testing.assert_allclose(split.inputs[..., 0].mean(axis=(1, 2)) * 255, 80 * split.targets, atol=4)
 
 
+def test_validation_images_alone_need_no_training_images(tmp_path, tiny_imagenet):
+    shutil.rmtree(tiny_imagenet / "train")
+    dataset = data.load("tiny_imagenet", data_dir=tmp_path, test_only=True)
+    assert (len(dataset.train.targets), len(dataset.test.targets)) == (0, 3)
+
+
 def test_broken_image_folders_are_named(tmp_path, tiny_imagenet):
     bad = tiny_imagenet / "train" / "n01" / "images" / "n01_2.JPEG"
     whole = bad.read_bytes()
@@ -340,8 +347,11 @@ def test_broken_image_folders_are_named(tmp_path, tiny_imagenet):
     with pytest.raises(data.DataError, match="train: expected 12 images of 3 classes; found 11 of 3"):
         data.load("tiny_imagenet", data_dir=tmp_path)
     bad.write_bytes(whole)
+    shutil.rmtree(tiny_imagenet / "train" / "n02")
+    with pytest.raises(data.DataError, match="train: expected 3 class folders; found 2, without n02"):
+        data.load("tiny_imagenet", data_dir=tmp_path)
     (tiny_imagenet / "wnids.txt").write_text("n01 n02 n04")
-    with pytest.raises(data.DataError, match="train: expected 3 class folders; found 3, without n04"):
+    with pytest.raises(data.DataError, match=r"val_annotations\.txt: expected file and class in line 1"):
         data.load("tiny_imagenet", data_dir=tmp_path)
     (tiny_imagenet / "wnids.txt").unlink()
     with pytest.raises(data.DataError, match=r"wnids\.txt: expected a text file"):
@@ -475,6 +485,8 @@ def test_a_failing_catalogue_says_where_files_may_go(monkeypatch):
         (lambda: data.load("cifar-10"), "did you mean 'cifar10'"),
         (lambda: data.load("digits", num_train=1298), "num_train is at least 1 and at most 1297, got 1298"),
         (lambda: data.load("digits", num_test=0), "num_test is at least 1"),
+        (lambda: data.load("moons", num_train=0), "num_train is at least 1, got 0"),
+        (lambda: data.load("moons", resize=4), "resize and test_only are for sets of images; moons is none"),
         (lambda: data.load("notmnist"), "notmnist: no folder notmnist.*no other source"),
         (lambda: data.load("uci/yacht"), "uci/yacht: no folder"),
     ],

@@ -44,7 +44,7 @@ def image_folder(folder: str | Path, *, classes: tuple[str, ...] | None = None) 
     folder = Path(folder)
     if not folder.is_dir():
         raise bad_file(folder, expected="a folder with one folder per class", found="none")
-    found = tuple(sorted(entry.name for entry in folder.iterdir() if entry.is_dir()))
+    found = _class_folders(folder)
     if not found or (classes is not None and found != tuple(sorted(classes))):
         missing = sorted(set(classes or ["one folder per class"]) - set(found))
         raise bad_file(
@@ -58,22 +58,38 @@ def image_folder(folder: str | Path, *, classes: tuple[str, ...] | None = None) 
     return ImageFolder(tuple(paths), np.asarray(labels, np.int32), classes)
 
 
-def tiny_imagenet(folder: Path) -> tuple[ImageFolder, ImageFolder]:
-    """Training and validation images of `tiny-imagenet-200` as unpacked."""
-    folder = folder / "tiny-imagenet-200" if (folder / "tiny-imagenet-200").is_dir() else folder
-    classes = tuple(_read_words(folder / "wnids.txt"))
-    train = image_folder(folder / "train", classes=classes)
+def imagenet_train(folder: Path) -> ImageFolder:
+    """The images in `train/CLASS`."""
+    return image_folder(folder / "train")
+
+
+def imagenet_val(folder: Path) -> ImageFolder:
+    """The images in `val/CLASS`; the classes are those of the training images if these are there."""
+    train = folder / "train"
+    return image_folder(folder / "val", classes=_class_folders(train) if train.is_dir() else None)
+
+
+def tiny_imagenet_train(folder: Path) -> ImageFolder:
+    """The training images of `tiny-imagenet-200` as unpacked, classes in the order of `wnids.txt`."""
+    root = _tiny_root(folder)
+    return image_folder(root / "train", classes=tuple(_read_words(root / "wnids.txt")))
+
+
+def tiny_imagenet_val(folder: Path) -> ImageFolder:
+    """The validation images of `tiny-imagenet-200`, with the classes of `val_annotations.txt`."""
+    root = _tiny_root(folder)
+    classes = tuple(_read_words(root / "wnids.txt"))
     numbers = {name: label for label, name in enumerate(classes)}
-    table = folder / "val" / "val_annotations.txt"
+    table = root / "val" / "val_annotations.txt"
     paths, labels = [], []
     for number, line in enumerate(_read_lines(table), start=1):
         name, _, rest = line.partition("\t")
         label = numbers.get(rest.split("\t")[0])
         if label is None:
             raise bad_file(table, expected=f"file and class in line {number}", found=repr(line[:60]))
-        paths.append(folder / "val" / "images" / name)
+        paths.append(root / "val" / "images" / name)
         labels.append(label)
-    return train, ImageFolder(tuple(paths), np.asarray(labels, np.int32), classes)
+    return ImageFolder(tuple(paths), np.asarray(labels, np.int32), classes)
 
 
 def read_image(path: Path, side: int) -> np.ndarray:
@@ -93,6 +109,14 @@ def read_image(path: Path, side: int) -> np.ndarray:
         rgb = rgb.resize(size, Image.Resampling.BILINEAR)
     left, top = (rgb.width - side) // 2, (rgb.height - side) // 2
     return np.asarray(rgb.crop((left, top, left + side, top + side)), np.float32) / np.float32(255)
+
+
+def _class_folders(folder: Path) -> tuple[str, ...]:
+    return tuple(sorted(entry.name for entry in folder.iterdir() if entry.is_dir()))
+
+
+def _tiny_root(folder: Path) -> Path:
+    return folder / "tiny-imagenet-200" if (folder / "tiny-imagenet-200").is_dir() else folder
 
 
 def _images(folder: Path) -> list[Path]:

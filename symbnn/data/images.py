@@ -35,7 +35,7 @@ def read_images(folder: Path, name: str, *, side: int | None, test_only: bool) -
     """Both parts of the image set `name` in `folder`; the training part is empty if it is not wanted."""
     info = IMAGES[name]
     if name in ("tiny_imagenet", "imagenet"):
-        return _folder_parts(folder, name, info, side)
+        return _folder_parts(folder, name, info, side, test_only)
     test = _read_part(folder, name, info, "test")
     if test_only or not info.num_train:
         return Parts(empty_part(test), test)
@@ -56,23 +56,25 @@ def _read_part(folder: Path, name: str, info: Info, part: str) -> Part:
     return idx.read_mnist_part(folder, "train" if part == "train" else "t10k", num=num)
 
 
-def _folder_parts(folder: Path, name: str, info: Info, side: int | None) -> Parts:
+def _folder_parts(folder: Path, name: str, info: Info, side: int | None, test_only: bool) -> Parts:
     if name == "tiny_imagenet":
-        train, test = folders.tiny_imagenet(folder)
+        read_train, read_test = folders.tiny_imagenet_train, folders.tiny_imagenet_val
         side = 64  # `resize` then averages blocks, as for any other small image
     else:
-        train = folders.image_folder(folder / "train")
-        test = folders.image_folder(folder / "val", classes=train.classes)
+        read_train, read_test = folders.imagenet_train, folders.imagenet_val
         side = side or IMAGENET_SIDE
-    for path, listed, num in (
-        (folder / "train", train, info.num_train),
-        (folder / "val", test, info.num_test),
-    ):
-        if len(listed.classes) != info.num_classes or len(listed.paths) != num:
-            raise bad_file(
-                path,
-                expected=f"{num} images of {info.num_classes} classes",
-                found=f"{len(listed.paths)} of {len(listed.classes)}",
-                advice="unpack the official archive again",
-            )
-    return Parts(train.part(side=side), test.part(side=side))
+    test = _checked(folder / "val", read_test(folder), info, info.num_test).part(side=side)
+    if test_only:
+        return Parts(empty_part(test), test)
+    return Parts(_checked(folder / "train", read_train(folder), info, info.num_train).part(side=side), test)
+
+
+def _checked(path: Path, listed: folders.ImageFolder, info: Info, num: int) -> folders.ImageFolder:
+    if len(listed.classes) != info.num_classes or len(listed.paths) != num:
+        raise bad_file(
+            path,
+            expected=f"{num} images of {info.num_classes} classes",
+            found=f"{len(listed.paths)} of {len(listed.classes)}",
+            advice="unpack the official archive again",
+        )
+    return listed

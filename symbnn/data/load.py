@@ -38,6 +38,9 @@ def load(
     over the training part. `test_only` leaves the training part empty and does not look for its files.
     """
     names.lookup(dict.fromkeys(known()), name, "data set")
+    is_image = name == "digits" or name in IMAGES
+    if not is_image and (resize is not None or test_only):
+        raise ValueError(f"resize and test_only are for sets of images; {name} is none")
     if name in bundled.TOYS:
         dataset = bundled.toy(name, bundled.TOYS[name], num_train=num_train, num_test=num_test, seed=seed)
     elif name.startswith("uci/"):
