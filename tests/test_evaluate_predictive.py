@@ -1,7 +1,5 @@
 """Streaming changes memory, never the result: blocks, devices, host arrays and posteriors give one answer."""
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +7,7 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from symbnn import evaluate
+from symbnn.posteriors import DiagonalGaussian, Empirical
 
 SAMPLES, INPUTS, CLASSES = 12, 23, 4
 
@@ -43,22 +42,6 @@ def logits(samples, inputs):
 def softmax(logits):
     exponential = np.exp(logits - logits.max(-1, keepdims=True))
     return exponential / exponential.sum(-1, keepdims=True)
-
-
-class Gaussian(NamedTuple):
-    """A posterior with nothing but what `predict` needs."""
-
-    mean: dict
-    std: float
-
-    def sample(self, key, num):
-        leaves, structure = jax.tree.flatten(self.mean)
-        keys = jax.random.split(key, len(leaves))
-        noise = [
-            self.std * jax.random.normal(key, (num, *leaf.shape))
-            for key, leaf in zip(keys, leaves, strict=True)
-        ]
-        return structure.unflatten([leaf + z for leaf, z in zip(leaves, noise, strict=True)])
 
 
 @pytest.mark.parametrize(("block_samples", "block_inputs"), [(1, 10), (5, 1), (5, 10), (12, 23), (100, 1000)])
@@ -99,13 +82,16 @@ def test_sharded_samples_stay_where_they_are(samples, inputs, logits, devices):
     np.testing.assert_allclose(members, softmax(logits), atol=1e-6)
 
 
-def test_a_posterior_is_drawn_alike_whatever_the_blocks(samples, inputs):
-    posterior = Gaussian(jax.tree.map(lambda leaf: leaf[0], samples), 0.5)
+@pytest.mark.parametrize("law", ["gaussian", "empirical"])
+def test_a_posterior_is_drawn_alike_whatever_the_blocks(samples, inputs, law):
+    mean = jax.tree.map(lambda leaf: leaf[0], samples)
+    std = jax.tree.map(lambda leaf: jnp.full_like(leaf, 0.5), mean)
+    posterior = DiagonalGaussian(mean, std) if law == "gaussian" else Empirical(samples)
     key = jax.random.key(3)
     draws = [posterior.sample(jax.random.fold_in(key, index), 1) for index in range(11)]
     stacked = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *draws)
     expected = evaluate.predict(apply, stacked, inputs)
-    for block_samples in (1, 4, 11):
+    for block_samples in (4, 11):
         probs = evaluate.predict(
             apply, posterior, inputs, key=key, num_samples=11, block_samples=block_samples
         )
@@ -157,7 +143,7 @@ def test_predict_inside_jit(samples, inputs, logits):
         ({"inputs": np.zeros((0, 5), np.float32)}, "at least one along axis 0"),
         ({"block_samples": 0}, "block_samples: expected a positive integer"),
         ({"num_samples": 3}, "these are samples already"),
-        ({"samples": Gaussian({"hidden": jnp.zeros(3)}, 1.0)}, "give key and num_samples"),
+        ({"samples": Empirical({"hidden": jnp.zeros((3, 1))})}, "give key and num_samples"),
         ({"samples": {"a": jnp.zeros((3, 2)), "b": jnp.zeros((4, 2))}}, "'b' has shape"),
     ],
 )

@@ -128,12 +128,13 @@ def positive(name: str, value: Any, given: tuple[Any, ...] = ()) -> None:
 
 
 def _distributions(name: str, value: Any) -> None:
-    low, high, off, worst = (float(number) for number in _row_statistics(value))
-    if np.isnan(low):
-        raise ValueError(f"{name}: expected probabilities, got NaN")
     tolerance = max(1e-4, 16 * float(jnp.finfo(_dtype(value)).eps))
+    low, off = (float(number) for number in _distance_from_distribution(value))
     if low >= -1e-7 and off <= tolerance:
         return
+    low, high, worst = (float(number) for number in _row_statistics(value))
+    if np.isnan(low):
+        raise ValueError(f"{name}: expected probabilities, got NaN")
     hint = "; these look like logits: apply softmax first" if low < 0.0 or high > 1.0 + tolerance else ""
     raise ValueError(
         f"{name}: expected rows of probabilities that sum to 1, got values in [{low:.6g}, {high:.6g}] "
@@ -153,12 +154,18 @@ def _float_array(name: str, value: Any, *, ndim: int | None) -> None:
 
 
 @jax.jit
-def _row_statistics(values: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Smallest and largest value, largest distance of a row's sum from one, and that sum."""
+def _distance_from_distribution(values: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Smallest value, and the largest distance of a row's sum from one: all that good input pays for."""
+    values = values.astype(jnp.promote_types(values.dtype, jnp.float32))
+    return jnp.min(values), jnp.max(jnp.abs(jnp.sum(values, axis=-1) - 1.0))
+
+
+@jax.jit
+def _row_statistics(values: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Smallest and largest value, and the sum of the row whose sum is farthest from one."""
     values = values.astype(jnp.promote_types(values.dtype, jnp.float32))
     sums = jnp.sum(values, axis=-1).reshape(-1)
-    off = jnp.abs(sums - 1.0)
-    return jnp.min(values), jnp.max(values), jnp.max(off), sums[jnp.argmax(off)]
+    return jnp.min(values), jnp.max(values), sums[jnp.argmax(jnp.abs(sums - 1.0))]
 
 
 @jax.jit
