@@ -97,7 +97,7 @@ def heteroscedastic() -> Likelihood:
         scaled = (targets - means) * jnp.exp(-log_stds)
         return jnp.sum(-0.5 * jnp.square(scaled) - log_stds - 0.5 * LOG_TWO_PI, axis=-1)
 
-    def sample(key: Array, outputs: Float[Array, "n two_k"]) -> Float[Array, "n k"]:
+    def sample(key: Array, outputs: Float[Array, "*n two_k"]) -> Float[Array, "*n k"]:
         means, log_stds = jnp.split(outputs, 2, axis=-1)
         return means + jnp.exp(log_stds) * jax.random.normal(key, means.shape, means.dtype)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from symbnn.symmetry.spec import Factor, Leaf
@@ -34,13 +35,15 @@ def learn_noise(model: Any, num_targets: int, *, initial: float = 0.1) -> Any:
         return jnp.concatenate([means, jnp.broadcast_to(log_std, means.shape)], axis=-1)
 
     def init(key: Key) -> Params:
-        return {**model.init(key), LEAF: {"log_std": jnp.full((num_targets,), math.log(initial))}}
+        network = model.init(key)
+        dtype = jnp.result_type(*jax.tree.leaves(network))
+        return {**network, LEAF: {"log_std": jnp.full((num_targets,), math.log(initial), dtype)}}
 
-    def apply(params: Params, inputs: Array) -> Array:
+    def apply(params: Params, inputs: ArrayLike) -> Array:
         network, log_std = split(params)
         return with_noise(model.apply(network, inputs), log_std)
 
-    def train(params: Params, inputs: Array, key: Key) -> tuple[Array, Params]:
+    def train(params: Params, inputs: ArrayLike, key: Key) -> tuple[Array, Params]:
         network, log_std = split(params)
         means, network = model.train(network, inputs, key)
         return with_noise(means, log_std), {**network, LEAF: {"log_std": log_std}}

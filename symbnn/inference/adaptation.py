@@ -6,7 +6,7 @@ draws depend on the key and its own index only.
 """
 
 import math
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,8 @@ from symbnn.density import Target
 from symbnn.inference.kernels import Info, Tuning
 from symbnn.types import Params
 
-Mass = Literal["identity", "diagonal"]
+Mass = str
+"""`identity` or `diagonal`."""
 
 
 class Tuner(NamedTuple):
@@ -43,7 +44,7 @@ def fixed(*, step_size: float, length: float = math.inf) -> Tuner:
     """No adaptation."""
 
     def init(params: Params) -> tuple[Tuning, tuple[()]]:
-        return _tuning(params, step_size, length), ()
+        return initial_tuning(params, step_size, length), ()
 
     def update(
         index: Array, state: tuple[()], tuning: Tuning, position: Params, info: Info
@@ -76,7 +77,7 @@ def windows(
     def init(params: Params) -> tuple[Tuning, WindowState]:
         dtype = jnp.result_type(*jax.tree.leaves(params))
         averaging = _as_arrays(start(jnp.asarray(initial_step_size, dtype)), dtype)
-        tuning = _tuning(params, initial_step_size, length)
+        tuning = initial_tuning(params, initial_step_size, length)
         if mass == "identity":
             return tuning, WindowState(averaging, jnp.zeros((), dtype), (), ())
         zeros = jax.tree.map(jnp.zeros_like, params)
@@ -90,10 +91,10 @@ def windows(
         averaging = _as_arrays(advance(state.averaging, target_acceptance - info.acceptance), dtype)
         state = state._replace(averaging=averaging)
         if mass == "diagonal":
-            state = _where(is_slow[index], _welford(state, position), state)
+            state = choose(is_slow[index], welford(state, position), state)
             restarted, inverse_mass = _end_window(state, lambda x: _as_arrays(start(x), dtype))
-            tuning = tuning._replace(inverse_mass=_where(is_end[index], inverse_mass, tuning.inverse_mass))
-            state = _where(is_end[index], restarted, state)
+            tuning = tuning._replace(inverse_mass=choose(is_end[index], inverse_mass, tuning.inverse_mass))
+            state = choose(is_end[index], restarted, state)
         current, settled = jnp.exp(state.averaging.log_x), final(state.averaging)
         step_size = jnp.where(index == num_burnin - 1, settled, current)
         return tuning._replace(step_size=step_size.astype(dtype)), state
@@ -101,75 +102,6 @@ def windows(
     name = (
         f"windows({num_burnin}, initial_step_size={initial_step_size}, mass={mass}, "
         f"target_acceptance={target_acceptance}, length={length})"
-    )
-    return Tuner(name, init, update)
-
-
-class EnergyState(NamedTuple):
-    """Weighted average of the step-size estimates, and Welford's sums for the spread of the weights."""
-
-    weight: Array
-    average: Array
-    largest: Array
-    """Step size above which a step was not finite."""
-    num: Array
-    mean: Params
-    squares: Params
-
-
-def energy_variance(
-    num_burnin: int,
-    *,
-    step_size: float | None,
-    initial_step_size: float,
-    length: float | None,
-    initial_length: float,
-    variance: tuple[float, float],
-) -> Tuner:
-    """Step size at which the energy error has the wanted variance per dimension, for unadjusted MCLMC.
-
-    Var ΔE = O(ε⁶), so one step of size ε with error ΔE estimates ε⁻⁶ · ΔE² / (d · wanted) = ε*⁻⁶; a running
-    average with a memory of 150 steps gives ε* (Robnik et al. 2023). The length is √Σ var(w_i) over the
-    second half.
-    """
-    if num_burnin < 2:
-        raise ValueError("adapting step size or length needs a burn-in; give both, or num_burnin >= 2")
-    decay, trust = 149.0 / 151.0, 1.5
-    wanted = jnp.exp(jnp.linspace(math.log(variance[0]), math.log(variance[1]), num_burnin))
-
-    def init(params: Params) -> tuple[Tuning, EnergyState]:
-        tuning = _tuning(params, step_size or initial_step_size, length or initial_length)
-        zero = jnp.zeros_like(tuning.step_size)
-        zeros = jax.tree.map(jnp.zeros_like, params) if length is None else ()
-        return tuning, EnergyState(zero, zero, jnp.full_like(zero, jnp.inf), zero, zeros, zeros)
-
-    def update(
-        index: Array, state: EnergyState, tuning: Tuning, position: Params, info: Info
-    ) -> tuple[Tuning, EnergyState]:
-        if step_size is None:
-            dimension = sum(leaf.size for leaf in jax.tree.leaves(position))
-            ratio = jnp.square(info.energy_error) / (dimension * wanted[index]) + 1e-8
-            # Estimates from steps far from the wanted variance are trusted less.
-            weight = jnp.exp(-0.5 * jnp.square(jnp.log(ratio) / (6.0 * trust)))
-            weight = jnp.where(info.is_divergent, 0.0, weight)
-            estimate = jnp.where(info.is_divergent, 0.0, ratio * tuning.step_size**-6.0)
-            largest = jnp.where(info.is_divergent, 0.8 * tuning.step_size, state.largest)
-            average = decay * state.average + weight * estimate
-            total = decay * state.weight + weight
-            found = jnp.where(total > 0, (average / total) ** (-1.0 / 6.0), tuning.step_size)
-            state = state._replace(weight=total, average=average, largest=jnp.minimum(state.largest, largest))
-            chosen = jnp.minimum(found, state.largest).astype(tuning.step_size.dtype)
-            tuning = tuning._replace(step_size=chosen)
-        if length is None:
-            state = _where(index >= num_burnin // 2, _welford(state, position), state)
-            squares = jax.tree.reduce(jnp.add, jax.tree.map(jnp.sum, state.squares))
-            spread = jnp.sqrt(squares / jnp.maximum(state.num, 1.0))
-            tuning = tuning._replace(length=jnp.where(index == num_burnin - 1, spread, tuning.length))
-        return tuning, state
-
-    name = (
-        f"energy_variance({num_burnin}, step_size={step_size}, initial_step_size={initial_step_size}, "
-        f"length={length}, initial_length={initial_length}, variance={variance})"
     )
     return Tuner(name, init, update)
 
@@ -194,13 +126,15 @@ def first_step_size(target: Target) -> float:
     return 0.1 * min(scales.values()) * math.sqrt(target.temperature) * num_weights**-0.25
 
 
-def _tuning(params: Params, step_size: float, length: float) -> Tuning:
+def initial_tuning(params: Params, step_size: float, length: float) -> Tuning:
+    """Unit masses, with a step size and a length."""
     dtype = jnp.result_type(*jax.tree.leaves(params))
     ones = jax.tree.map(lambda leaf: jnp.ones((), leaf.dtype), params)
     return Tuning(jnp.asarray(step_size, dtype), ones, jnp.asarray(length, dtype))
 
 
-def _welford(state: Any, position: Params) -> Any:
+def welford(state: Any, position: Params) -> Any:
+    """`state` with one position more in its `num`, `mean` and `squares` (sum of squared deviations)."""
     count = state.num + 1
     mean = jax.tree.map(lambda m, w: m + (w - m) / count, state.mean, position)
     squares = jax.tree.map(
@@ -224,5 +158,6 @@ def _as_arrays(averaging: DualAveragingState, dtype: Any) -> DualAveragingState:
     return DualAveragingState(*(jnp.asarray(value, dtype) for value in averaging))
 
 
-def _where(condition: Array, new: Any, old: Any) -> Any:
+def choose(condition: Array, new: Any, old: Any) -> Any:
+    """`new` where `condition` holds."""
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)

@@ -16,6 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
+from jax.extend.backend import clear_backends
 
 from symbnn.inference.base import Fit
 from symbnn.posteriors import Empirical
@@ -34,6 +35,7 @@ def start(
     ]
     missing = [variable for variable, value in zip(VARIABLES, settings, strict=True) if value is None]
     if len(missing) == len(VARIABLES):
+        _forget_backend()
         jax.distributed.initialize()
         return
     if missing:
@@ -41,6 +43,7 @@ def start(
     address, total, rank = str(settings[0]), int(settings[1] or 0), int(settings[2] or 0)
     if not 0 <= rank < total:
         raise ValueError(f"process must be in [0, {total}), the number of processes; got {rank}")
+    _forget_backend()
     jax.distributed.initialize(address, total, rank)
 
 
@@ -70,6 +73,17 @@ def gather(fit: Fit) -> Fit:
         for name, value in fit.diagnostics.items()
     }
     return Fit(Empirical(samples, num_chains=len(order)), diagnostics)
+
+
+def _forget_backend() -> None:
+    """Let JAX start its devices anew.
+
+    Importing BlackJAX computes log 2, which starts the devices of this process alone; a cluster comes first.
+    That constant is the only thing that may be forgotten.
+    """
+    if any(array.ndim for array in jax.live_arrays()):
+        raise RuntimeError("distributed.start() must come first: there are arrays on the devices already")
+    clear_backends()
 
 
 def _is_per_chain(value: Any, fit: Fit) -> bool:

@@ -314,7 +314,7 @@ def _fingerprint_settings(settings: Run, plan: chains.Layout, name: str) -> dict
         "chains": f"{settings.num_chains}, here {chains.local_chains(plan).tolist()}",
         "lanes": str(plan.lanes),
         "data_shards": str(plan.mesh.shape["data"]),
-        "collect": f"{settings.storage.collect} as {settings.storage.dtype}",
+        "kept": f"{'predictions' if inputs is not None else 'draws'} as {settings.storage.dtype}",
         "inputs": "none" if inputs is None else checksum(np.asarray(inputs)),
         "initial": ", ".join(initial) or "prior",
     }

@@ -89,7 +89,7 @@ def hmc(
             )
         else:
             steps = num_steps or max(1, math.ceil(length / step_size - 1e-6))
-            tuner = adaptation.fixed(step_size=step_size, length=length)
+            tuner = adaptation.fixed(step_size=step_size, length=steps * step_size)
         name = f"hmc(num_steps={steps}, jitter={jitter}, {tuner.name})"
         kernel = build_kernel(num_steps=steps, jitter=jitter, max_num_steps=max_num_steps)
         return driver.run(key, target, kernel, tuner, run, name=name)

@@ -11,7 +11,7 @@ because BlackJAX's own √d / 4 throws a network off its mode.
 """
 
 import math
-from typing import Any, Literal
+from typing import Any
 
 import blackjax
 import jax
@@ -22,6 +22,7 @@ from symbnn.density import Target
 from symbnn.inference import adaptation, driver
 from symbnn.inference.base import Fit, Method, ProgressCallback, Sink
 from symbnn.inference.chains import EVERYWHERE, Placement
+from symbnn.inference.energy_variance import energy_variance as energy_variance_tuner
 from symbnn.inference.kernels import ChainDensity, Info, Kernel, Tuning, is_divergence
 from symbnn.inference.nuts import NUTSState
 from symbnn.inference.storage import IN_MEMORY, Storage
@@ -39,7 +40,7 @@ def mclmc(
     num_burnin: int = 1000,
     step_size: float | None = None,
     length: float | None = None,
-    kernel: Literal["unadjusted", "adjusted"] = "unadjusted",
+    kernel: str = "unadjusted",
     energy_variance: tuple[float, float] = (0.5, 0.1),
     target_acceptance: float = 0.9,
     max_num_steps: int = 1000,
@@ -51,7 +52,7 @@ def mclmc(
     progress: ProgressCallback | None = None,
     sink: Sink | None = None,
 ) -> Method:
-    """MCLMC over the weights of a network.
+    """MCLMC over the weights of a network; `kernel` is "unadjusted" or "adjusted".
 
     `step_size=None` adapts it in the burn-in: unadjusted to `energy_variance` per dimension, from the first
     value at the start to the second at the end; adjusted to `target_acceptance`. `length=None`: unadjusted,
@@ -86,7 +87,7 @@ def mclmc(
                 length=distance,
             )
         else:
-            tuner = adaptation.energy_variance(
+            tuner = energy_variance_tuner(
                 num_burnin,
                 step_size=step_size,
                 initial_step_size=FIRST_STEP_SIZE,

@@ -9,7 +9,7 @@ import dataclasses
 import re
 import zlib
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +25,7 @@ from symbnn.types import Key, Params, Samples
 class Storage(NamedTuple):
     """What becomes of the draws."""
 
-    collect: Literal["samples", "stored", "predictions"] = "samples"
+    collect: str = "samples"
     """`samples`: all draws in memory at the end. `stored`: draws stay in the sink, `Fit.posterior` reads
     them on
     demand. `predictions`: only the mean prediction at `inputs` is kept, in `diagnostics["predictions"]`."""
