@@ -125,7 +125,7 @@ def test_bad_arguments_are_named(params):
     broken = params | {"out": params["out"] | {"bias": np.float32([np.nan, 0])}}
     with pytest.raises(ValueError, match="leaf 'out/bias' is not finite"):
         symmetry.verify(spec, relu_net, broken, inputs((4, 3)), KEY)
-    with pytest.raises(ValueError, match="output .* is not finite"):
+    with pytest.raises(ValueError, match=r"output .* is not finite"):
         symmetry.verify(spec, lambda p, x: relu_net(p, x) / 0.0, params, inputs((4, 3)), KEY)
     with pytest.raises(ValueError, match="missing leaves"):
         symmetry.verify(spec, relu_net, {"hidden": params["hidden"]}, inputs((4, 3)), KEY)

@@ -91,7 +91,7 @@ def _unify_span(assignment: Assignment, record: Record, span: Span, word: Word, 
         record.words[span.variables[0]] = _loop_word(assignment, loop)
     sizes = record.alignment.sizes
     parts = [
-        record.words[variable] if variable in record.words else fresh(sizes[variable])
+        record.words[variable] if variable in record.words else fresh(int(sizes[variable]))
         for variable in span.variables
     ]
     record.words.update(zip(span.variables, parts, strict=True))
