@@ -316,7 +316,7 @@ PORTABLE = {
     "mlp": lambda: models.mlp((6,), 3, hidden=(5, 4)),
     "lenet": lambda: models.lenet((16, 20, 1), 3, width=0.5),
     "optunet": lambda: models.optunet((18, 18, 1), 3),
-    "resnet18": lambda: models.resnet18((8, 8, 3), 3, width=1 / 32),
+    "resnet18": lambda: models.resnet18((8, 8, 3), 3, width=1 / 16),
     "vit": lambda: models.vit((8, 8, 3), 3, dimension=6, depth=1, num_heads=2, mlp_units=5),
 }
 

@@ -158,10 +158,10 @@ def test_dropout_is_for_training_only():
 
 
 def test_training_moves_batch_statistics_towards_the_batch():
-    model = models.resnet18((8, 8, 3), 2, width=1 / 16)
+    model = models.resnet18((8, 8, 3), 3, width=1 / 16)
     params, inputs = random_params(model), random_inputs(model, 16)
     outputs, updated = jax.jit(model.train)(params, inputs, jax.random.key(0))
-    assert outputs.shape == (16, 2)
+    assert outputs.shape == (16, 3)
     kernel = params["params"]["conv1"]["kernel"]
     features = jax.lax.conv_general_dilated(
         inputs, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
