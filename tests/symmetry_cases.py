@@ -41,7 +41,8 @@ def draw(shapes, seed: int = 0):
 
     def leaf(shape):
         values = random.uniform(0.3, 1.0, size=shape)
-        return np.float32(values * random.choice([-1, 1], size=shape) if len(shape) > 1 else values)
+        is_matrix = sum(size > 1 for size in shape) > 1
+        return np.float32(values * random.choice([-1, 1], size=shape) if is_matrix else values)
 
     return jax.tree.map(leaf, shapes, is_leaf=is_shape)
 

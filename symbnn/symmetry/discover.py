@@ -186,22 +186,18 @@ def _segments(words: list[SpecWord]) -> Factor | Segments:
     """Words end to end; neighbours that do not move are one."""
     merged: list[SpecWord] = []
     for word in words:
+        word = word or (Factor(1),)
         if merged and _fixed_word(merged[-1]) and _fixed_word(word):
-            size = sum(_length(each) for each in (merged.pop(), word))
-            merged.append((Factor(size),))
+            merged.append((Factor(merged.pop()[0].size + word[0].size),))
         else:
             merged.append(word)
     if len(merged) == 1 and _fixed_word(merged[0]):
-        return Factor(_length(merged[0]))
+        return merged[0][0]
     return Segments(tuple(merged))
 
 
 def _fixed_word(word: SpecWord) -> bool:
-    return len(word) <= 1 and all(map(_is_fixed, word))
-
-
-def _length(word: SpecWord) -> int:
-    return word[0].size if word else 1
+    return len(word) == 1 and _is_fixed(word[0])
 
 
 def _is_fixed(factor: Factor | Segments) -> bool:
