@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from symbnn import evaluate
 from symbnn.posteriors import DiagonalGaussian, Empirical
@@ -71,9 +71,11 @@ def test_samples_in_host_memory_are_streamed(samples, inputs, logits):
     np.testing.assert_allclose(probs, softmax(logits).mean(0), atol=1e-6)
 
 
-@pytest.mark.parametrize("devices", [1, 2, 4])
-def test_sharded_samples_stay_where_they_are(samples, inputs, logits, devices):
-    mesh = Mesh(np.array(jax.devices()[:devices]), ("chains",))
+@pytest.mark.parametrize(
+    ("devices", "kind"), [(1, AxisType.Auto), (2, AxisType.Auto), (4, AxisType.Auto), (4, AxisType.Explicit)]
+)
+def test_sharded_samples_stay_where_they_are(samples, inputs, logits, devices, kind):
+    mesh = jax.make_mesh((devices,), ("chains",), axis_types=(kind,), devices=jax.devices()[:devices])
     sharded = jax.device_put(samples, NamedSharding(mesh, PartitionSpec("chains")))
     settings = {"block_samples": 2, "block_inputs": 10}
     probs = evaluate.predict(apply, sharded, inputs, **settings)

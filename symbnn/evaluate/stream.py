@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
 from symbnn import keys, tree
 from symbnn.types import Key, Params, Samples
@@ -70,6 +70,7 @@ def blocks(
 ) -> Iterator[Block]:
     """The samples in blocks of one shape; draw `i` of a posterior is made here from `fold_in(key, i)`."""
     mesh_axis = sample_axis(samples)
+    samples = samples if mesh_axis is None else jax.device_put(samples, mesh_axis)
     shards = 1 if mesh_axis is None else mesh_axis.mesh.shape[mesh_axis.spec[0]]
     count = count_samples(samples, key, num_samples) // shards
     size = min(size, count)
@@ -115,7 +116,8 @@ def sample_axis(samples: Any) -> NamedSharding | None:
         return None
     if isinstance(sharding.mesh, AbstractMesh):
         return None
-    return NamedSharding(sharding.mesh, PartitionSpec(axes[0]))
+    # The same devices with automatic axes: an explicit mesh forbids most operations on a split axis.
+    return NamedSharding(Mesh(sharding.mesh.devices, sharding.mesh.axis_names), PartitionSpec(axes[0]))
 
 
 def check_inputs(inputs: Any, block_samples: int, block_inputs: int) -> None:
