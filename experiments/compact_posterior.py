@@ -212,13 +212,14 @@ def _cell(scores: Any, index: int) -> Cell:
 
 def _convergence_table(convergence: Any) -> Table:
     names = {
-        "median_rhat": "R-hat, median",
-        "rhat_95": "R-hat, 95 %",
-        "max_rhat": "R-hat, maximum",
+        "median_rhat": "rank R-hat, median",
+        "rhat_95": "rank R-hat, 95 %",
+        "max_rhat": "rank R-hat, maximum",
         "share_above": "share above 1.01",
-        "median_rank_rhat": "rank R-hat, median",
+        "median_split_rhat": "split R-hat, median",
         "median_bulk_ess": "bulk ESS, median",
         "median_tail_ess": "tail ESS, median",
+        "low_ess": "smaller ESS, worst 5 %",
     }
     rows = tuple(
         Row(

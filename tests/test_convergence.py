@@ -23,6 +23,7 @@ CASES = {
     "antithetic": autoregressive(3, 100, 3, -0.7, 2),
     "apart": autoregressive(4, 150, 3, 0.3, 3) + np.arange(4)[:, None, None],
     "heavy tail": np.random.default_rng(4).standard_cauchy((4, 200, 3)),
+    "clipped": np.minimum(autoregressive(4, 200, 3, 0.0, 6), 1.0),
     "ties": np.round(autoregressive(4, 100, 3, 0.5, 5)),
 }
 

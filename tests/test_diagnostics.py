@@ -59,8 +59,33 @@ def test_the_control_hides_a_real_fault_that_function_space_shows():
 
 def test_verdict_of_converged_and_of_one_chain():
     function = diagnostics.function_space(apply, draws(2), INPUTS, num_chains=CHAINS)
-    assert "onverged in function space" in diagnostics.verdict(function, num_chains=CHAINS)
+    assert diagnostics.verdict(function, num_chains=CHAINS).startswith("Converged in function space")
     assert "One chain only" in diagnostics.verdict(function, num_chains=1)
+
+
+def test_a_chain_of_another_spread_is_not_converged():
+    samples = draws(6, spread=0.2)
+    for name, leaf in samples.items():
+        samples[name] = leaf.at[:DRAWS].set(leaf.mean(0) + 0.05 * (leaf[:DRAWS] - leaf.mean(0)))
+    function = diagnostics.function_space(apply, samples, INPUTS, num_chains=CHAINS)
+    assert function.median_split_rhat < 1.01 < function.median_rhat
+    assert diagnostics.verdict(function, num_chains=CHAINS).startswith("Not converged")
+
+
+def test_regression_outputs_are_not_centred():
+    samples = draws(7)
+    shifts = jnp.repeat(jnp.arange(4.0), DRAWS)
+
+    def shifted(params, x):
+        return apply(params, x) + params["shift"]
+
+    samples["shift"] = shifts
+    classes = diagnostics.function_space(shifted, samples, INPUTS, num_chains=CHAINS)
+    values = diagnostics.function_space(
+        shifted, samples, INPUTS, num_chains=CHAINS, quantity=lambda outputs: outputs
+    )
+    assert classes.median_rhat < 1.02
+    assert values.median_rhat > 2
 
 
 def test_constant_quantities_are_counted_not_nan():

@@ -2,12 +2,20 @@
 
 from symbnn.diagnostics.convergence import bulk_ess, rank_rhat, split_rhat, tail_ess
 from symbnn.diagnostics.exchangeability import Exchangeability, exchangeability
-from symbnn.diagnostics.spaces import Summary, function_space, relabelling_control, verdict, weight_space
+from symbnn.diagnostics.spaces import (
+    Summary,
+    centred_logits,
+    function_space,
+    relabelling_control,
+    verdict,
+    weight_space,
+)
 
 __all__ = [
     "Exchangeability",
     "Summary",
     "bulk_ess",
+    "centred_logits",
     "exchangeability",
     "function_space",
     "rank_rhat",

@@ -114,7 +114,8 @@ def _ess(halves: Draws) -> PerQuantity:
     extra = jnp.maximum(jnp.take_along_axis(correlation, next_lag[None], axis=0)[0], 0.0)
     time = -1 + 2 * monotone.sum(0) + jnp.where(2 * count < length, extra, 0.0)
     time = jnp.maximum(time, 1 / jnp.log10(total))
-    return total / time
+    # Constant, as the indicator of a quantile that many draws share: nothing to estimate, every draw counts.
+    return jnp.where(pooled > 0, total / time, float(total))
 
 
 def _autocovariance(halves: Draws) -> Float[Array, "chains lags quantities"]:

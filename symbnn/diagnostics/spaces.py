@@ -19,7 +19,10 @@ from symbnn.symmetry import SymmetrySpec
 from symbnn.types import Key, Params, Samples
 
 RHAT_LIMIT = 1.01
-"""Vehtari et al. (2021): with four chains, larger values show chains that do not yet agree."""
+"""Of rank-normalised R-hat, Vehtari et al. (2021): larger values show chains that do not yet agree."""
+
+ESS_PER_CHAIN = 100
+"""Effective draws per chain that R-hat itself needs to be trusted (same paper)."""
 
 QUANTITIES_PER_BLOCK = 4096
 
@@ -28,30 +31,45 @@ class Summary(NamedTuple):
     """Convergence of many quantities at once."""
 
     median_rhat: float
+    """Rank-normalised and folded, as the next three."""
     rhat_95: float
     max_rhat: float
     share_above: float
     """Share of quantities with R-hat over `RHAT_LIMIT`."""
-    median_rank_rhat: float
+    median_split_rhat: float
+    """The classical one, blind to chains of different spread."""
     median_bulk_ess: float
     median_tail_ess: float
+    low_ess: float
+    """The smaller of bulk and tail ESS, at the worst 5 % of quantities."""
     num_constant: int
     """Quantities that never move (R-hat 1 if the chains agree on the value)."""
 
 
+def centred_logits(outputs: Float[Array, "inputs classes"]) -> Float[Array, "inputs classes"]:
+    """Logits up to the constant that a softmax does not see: they fix the probabilities."""
+    return outputs - outputs.mean(-1, keepdims=True)
+
+
 def function_space(
-    apply: Callable[[Params, Array], Array], samples: Samples, inputs: Array, *, num_chains: int
+    apply: Callable[[Params, Array], Array],
+    samples: Samples,
+    inputs: Array,
+    *,
+    num_chains: int,
+    quantity: Callable[[Array], Array] = centred_logits,
 ) -> Summary:
-    """Of the centred logits on some inputs: they fix the probabilities and are blind to symmetry."""
+    """Of what the network computes on some inputs, which is blind to symmetry.
+
+    `quantity` takes of the outputs what the likelihood sees: centred logits for classes; for regression, all
+    of them (`lambda outputs: outputs`).
+    """
 
     @jax.jit
-    def centred(params: Params) -> Array:
-        outputs = apply(params, inputs)
-        if outputs.shape[-1] > 1:
-            outputs = outputs - outputs.mean(-1, keepdims=True)
-        return outputs.ravel()
+    def seen(params: Params) -> Array:
+        return quantity(apply(params, inputs)).ravel()
 
-    return summarise(by_chain(jax.lax.map(centred, samples, batch_size=64), num_chains))
+    return summarise(by_chain(jax.lax.map(seen, samples, batch_size=64), num_chains))
 
 
 def weight_space(samples: Samples, *, num_chains: int) -> Summary:
@@ -76,16 +94,17 @@ def summarise(draws: Float[Array, "chains draws quantities"]) -> Summary:
     """R-hat and ESS of all quantities, block by block."""
     parts = [_statistics(block) for block in _blocks(draws)]
     split, rank, bulk, tail = (jnp.concatenate(part) for part in zip(*parts, strict=True))
-    median, high = jnp.quantile(split, jnp.array([0.5, 0.95]))
+    median, high = jnp.quantile(rank, jnp.array([0.5, 0.95]))
     constant = (draws.max((0, 1)) == draws.min((0, 1))).sum()
     return Summary(
         median_rhat=float(median),
         rhat_95=float(high),
-        max_rhat=float(split.max()),
-        share_above=float((split > RHAT_LIMIT).mean()),
-        median_rank_rhat=float(jnp.median(rank)),
+        max_rhat=float(rank.max()),
+        share_above=float((rank > RHAT_LIMIT).mean()),
+        median_split_rhat=float(jnp.median(split)),
         median_bulk_ess=float(jnp.median(bulk)),
         median_tail_ess=float(jnp.median(tail)),
+        low_ess=float(jnp.quantile(jnp.minimum(bulk, tail), 0.05)),
         num_constant=int(constant),
     )
 
@@ -94,19 +113,18 @@ def verdict(function: Summary, *, num_chains: int) -> str:
     """What function space says, in plain words."""
     if num_chains < 2:
         return "One chain only: R-hat compares its two halves and cannot see modes that it never visited."
-    if function.rhat_95 <= RHAT_LIMIT:
-        return (
-            f"Converged in function space: 95 % of the logits have R-hat at most {function.rhat_95:.3f}, "
-            f"with {function.median_bulk_ess:.0f} effective draws in the median."
-        )
+    needed = ESS_PER_CHAIN * num_chains
+    numbers = (
+        f"rank R-hat {function.median_rhat:.3f} in the median, {function.rhat_95:.3f} at 95 % (limit "
+        f"{RHAT_LIMIT}); {function.low_ess:.0f} effective draws at the worst 5 % (wanted: {needed})"
+    )
+    if function.rhat_95 <= RHAT_LIMIT and function.low_ess >= needed:
+        return f"Converged in function space: {numbers}."
     if function.median_rhat <= RHAT_LIMIT:
-        return (
-            f"Mostly converged in function space: the median logit has R-hat {function.median_rhat:.3f}, but "
-            f"{function.share_above:.0%} are above {RHAT_LIMIT}; more draws would settle them."
-        )
+        return f"Mostly converged in function space: {numbers}. More draws would settle the rest."
     return (
-        f"Not converged in function space: the median logit has R-hat {function.median_rhat:.3f} "
-        f"(limit {RHAT_LIMIT}). Draw longer, or take longer trajectories; alignment cannot repair this."
+        f"Not converged in function space: {numbers}. Draw longer, or take longer trajectories; "
+        "alignment cannot repair this."
     )
 
 
