@@ -23,6 +23,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array
 
+from symbnn.inference import loops
 from symbnn.types import Params
 
 BLOCKS_ON_CPU = 4
@@ -86,19 +87,27 @@ def map_chains(function: Callable[..., Any], plan: Layout) -> Callable[..., Any]
     """
     lanes = plan.lanes
 
-    def on_device(chains: Any, shard: Shard, *shared: Any) -> Any:
-        blocks = jax.tree.map(lambda leaf: leaf.reshape(-1, lanes, *leaf.shape[1:]), chains)
-        results = jax.lax.map(jax.vmap(lambda chain: function(chain, shard, *shared)), blocks)
+    num_blocks = plan.num_rows // (lanes * plan.mesh.shape["chain"])
+
+    def on_device(chains: Any, shard: Shard, number: Array, *shared: Any) -> Any:
+        blocks = jax.tree.map(lambda leaf: leaf.reshape(num_blocks, lanes, *leaf.shape[1:]), chains)
+        run_block = jax.vmap(lambda chain: function(chain, shard, *shared))
+
+        def body(index: Array, _: Any) -> tuple[Any, Any]:
+            return (), run_block(jax.tree.map(lambda leaf: leaf[index], blocks))
+
+        _, results = loops.collect(body, (), number, size=num_blocks)
         return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), results)
 
-    def mapped(chains: Any, shard: Shard, *shared: Any) -> Any:
-        specs = (PartitionSpec("chain"), PartitionSpec("data"), *(PartitionSpec() for _ in shared))
+    @jax.jit
+    def mapped(chains: Any, shard: Shard, number: Array, *shared: Any) -> Any:
+        specs = (PartitionSpec("chain"), PartitionSpec("data"), *(PartitionSpec() for _ in (number, *shared)))
         # Without the check: NUTS does not pass it, and `sum_over_shards` takes care of gradients itself.
         return jax.shard_map(
             on_device, mesh=plan.mesh, in_specs=specs, out_specs=PartitionSpec("chain"), check_vma=False
-        )(chains, shard, *shared)
+        )(chains, shard, number, *shared)
 
-    return jax.jit(mapped)
+    return lambda chains, shard, *shared: mapped(chains, shard, np.int32(num_blocks), *shared)
 
 
 def sum_over_shards(

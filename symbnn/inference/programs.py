@@ -10,7 +10,7 @@ from jaxtyping import Array
 
 from symbnn import keys
 from symbnn.density import Target
-from symbnn.inference import chains
+from symbnn.inference import chains, loops
 from symbnn.inference.adaptation import Tuner
 from symbnn.inference.kernels import ChainDensity, Info, Kernel, Tuning, chain_density
 from symbnn.inference.storage import Storage
@@ -103,15 +103,16 @@ def build(
             chain, info = transition(carry[0], density, key, window.first + offset, window.is_burnin)
             return chain, _add(carry[1], info)
 
-        def one_draw(carry: tuple[Chain, Any], draw: Array) -> tuple[tuple[Chain, Any], Any]:
+        def one_draw(draw: Array, carry: tuple[Chain, Any]) -> tuple[tuple[Chain, Any], Any]:
             begin = draw * thinning
             end = jnp.minimum(begin + thinning, window.number)
             chain, totals = jax.lax.fori_loop(begin, end, body, (carry[0], _no_transitions()))
-            kept = collect(chain.sampler.position, carry[1], begin < window.number)
+            kept = keep(chain.sampler.position, carry[1])
             return (chain, kept.carried), (totals, kept.draw)
 
-        collect, nothing = _collector(target, storage, inputs, chain.sampler.position)
-        (chain, carried), (totals, draws) = jax.lax.scan(one_draw, (chain, nothing), jnp.arange(num_draws))
+        keep, nothing = _keeper(target, storage, inputs, chain.sampler.position)
+        number = (window.number + thinning - 1) // thinning
+        (chain, carried), (totals, draws) = loops.collect(one_draw, (chain, nothing), number, size=num_draws)
         return chain, totals, carried if storage.collect == "predictions" else draws
 
     return Programs(*(chains.map_chains(function, plan) for function in (start, advance)))
@@ -122,22 +123,24 @@ class _Kept(NamedTuple):
     draw: Any
 
 
-def _collector(
+def _keeper(
     target: Target, storage: Storage, inputs: Any, params: Any
-) -> tuple[Callable[[Any, Any, Array], _Kept], Any]:
+) -> tuple[Callable[[Any, Any], _Kept], Any]:
     """(what is kept of a draw, what is carried at the start)."""
-    if storage.collect != "predictions":
-        return lambda params, carried, is_real: _Kept(
-            None, jax.tree.map(lambda leaf: leaf.astype(storage.dtype or leaf.dtype), params)
-        ), None
+
+    def cast(params: Any, carried: None) -> _Kept:
+        return _Kept(None, jax.tree.map(lambda leaf: leaf.astype(storage.dtype or leaf.dtype), params))
 
     def predicted(params: Any) -> Array:
         return target.likelihood.predictive(target.model.apply(params, inputs))
 
+    def add_prediction(params: Any, carried: Array) -> _Kept:
+        return _Kept(carried + predicted(params), None)
+
+    if storage.collect != "predictions":
+        return cast, None
     shape = jax.eval_shape(predicted, params)
-    return lambda params, carried, is_real: _Kept(
-        carried + jnp.where(is_real, predicted(params), 0.0), None
-    ), jnp.zeros(shape.shape, shape.dtype)
+    return add_prediction, jnp.zeros(shape.shape, shape.dtype)
 
 
 def _no_transitions() -> Totals:

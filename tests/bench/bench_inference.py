@@ -1,0 +1,228 @@
+"""Speed of the samplers: against the machine's matrix product, the bare gradient, NumPyro, and other layouts.
+
+`python -m tests.bench inference`. What needs several devices or a process's peak memory runs in a process of
+its own: `python -m tests.bench.bench_inference chains 2` and `... memory 400`.
+"""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from symbnn import density, inference, models
+from symbnn.inference.hmc import HMCState, leapfrog
+from symbnn.inference.kernels import chain_density
+from symbnn.io import ChunkStore
+from tests.bench import Row
+
+STEPS = 100
+
+
+def rows() -> Iterator[Row]:
+    """All promises about the samplers."""
+    big, small = network(784, 512, 60_000), network(64, 32, 1_297)
+    yield from large_network(big)
+    yield from small_network(small)
+    yield from layouts()
+    yield memory()
+
+
+def large_network(target: density.Target) -> Iterator[Row]:
+    """784-512-10 on 60,000 points."""
+    num, inner, outer = 60_000, 784 * 512, 512 * 10
+    # Forward, gradient of both kernels, gradient of the hidden units.
+    operations = 2 * num * (2 * (inner + outer) + outer)
+    left = jnp.ones((2048, 2048))
+    product = best_time(jax.jit(lambda a: a @ a), left, repeats=20)
+    machine = 2 * 2048**3 / product
+    ours = trajectory_time(target, 2) / 2
+    share = operations / ours / machine
+    yield Row(
+        "HMC 784-512-10, 60,000 points: share of the matrix-product rate",
+        0.8,
+        share,
+        "",
+        share >= 0.8,
+        f"{ours:.2f} s a gradient; product at {machine / 1e9:.0f} GFLOP/s",
+    )
+    ratio = numpyro_time(target, 2) / 2 / ours
+    yield Row("NumPyro's HMC / ours, 784-512-10", 1.0, ratio, "x", ratio >= 1.0, "time per leapfrog step")
+
+
+def small_network(target: density.Target) -> Iterator[Row]:
+    """64-32-10 on 1,297 points."""
+    gradient = jax.grad(lambda w, data: target.log_likelihood(w, data) + target.log_prior(w))
+
+    @jax.jit
+    def bare(params: Any, data: Any) -> Any:
+        def body(_: Any, w: Any) -> Any:
+            return jax.tree.map(lambda a, g: a + 1e-6 * g, w, gradient(w, data))
+
+        return jax.lax.fori_loop(0, STEPS, body, params)
+
+    params = target.init(jax.random.key(0))
+    alone = best_time(bare, params, target.data) / STEPS
+    ours = trajectory_time(target, STEPS) / STEPS
+    ratio = ours / alone
+    yield Row(
+        "HMC 64-32-10, 1,297 points: leapfrog step / bare gradient",
+        1.05,
+        ratio,
+        "x",
+        ratio <= 1.05,
+        f"{1e3 * ours:.3f} ms a step",
+    )
+    other = numpyro_time(target, STEPS) / STEPS
+    yield Row(
+        "NumPyro's HMC / ours, 64-32-10",
+        3.0,
+        other / ours,
+        "x",
+        other / ours >= 3.0,
+        f"{1e3 * other:.2f} ms a step",
+    )
+
+
+def layouts() -> Iterator[Row]:
+    """Whole runs of eight chains of the small network, time per chain and gradient."""
+    one = in_process("chains", 1, 1, 1)
+    vmapped, two, four = (
+        in_process("chains", 8, devices, lanes) for devices, lanes in ((1, 8), (2, 1), (4, 1))
+    )
+    best = min(vmapped, two, four)
+    yield Row(
+        "8 chains / 1 chain, 64-32-10: throughput per chain",
+        1.6,
+        one / best,
+        "x",
+        one / best >= 1.6,
+        f"ms a gradient: one {one:.3f}; 8 vmapped {vmapped:.3f}, on 2 devices {two:.3f}, on 4 {four:.3f}",
+    )
+    for devices, measured in ((2, two), (4, four)):
+        yield Row(
+            f"8 chains on {devices} simulated devices / vmapped on one",
+            1.5,
+            vmapped / measured,
+            "x",
+            vmapped / measured >= 1.5,
+            "a small chain cannot fill two cores",
+        )
+
+
+def memory() -> Row:
+    """Peak memory of a run of the small network with draws kept on disk, by number of draws."""
+    few, many = (in_process("memory", num) for num in (100, 1000))
+    return Row(
+        "peak memory, 1,000 draws / 100 draws, stored",
+        1.05,
+        many / few,
+        "x",
+        many / few <= 1.05,
+        f"{few:.0f} and {many:.0f} MB; the draws of 1,000 are {1000 * 4 * 2410 * 4 / 2**20:.0f} MB",
+    )
+
+
+def network(num_inputs: int, num_hidden: int, num_data: int) -> density.Target:
+    """A classifier with random data."""
+    random = np.random.default_rng(0)
+    inputs = random.uniform(size=(num_data, num_inputs)).astype(np.float32)
+    labels = random.integers(10, size=num_data).astype(np.int32)
+    return density.target(models.mlp((num_inputs,), 10, hidden=(num_hidden,)), density.Batch(inputs, labels))
+
+
+def trajectory_time(target: density.Target, num_steps: int) -> float:
+    """Seconds of one trajectory of our kernel."""
+
+    @jax.jit
+    def run(params: Any, data: Any) -> Any:
+        chain = chain_density(target, lambda w: target.log_likelihood(w, data))
+        state = HMCState(params, jnp.zeros(()), jax.tree.map(jnp.zeros_like, params))
+        mass = jax.tree.map(lambda leaf: jnp.ones(()), params)
+        return leapfrog(state, params, jnp.asarray(1e-6), num_steps, mass, chain)
+
+    return best_time(run, target.init(jax.random.key(0)), target.data)
+
+
+def numpyro_time(target: density.Target, num_steps: int) -> float:
+    """Seconds of one trajectory of NumPyro's HMC on the same log-density, with the data as a constant."""
+    from numpyro.infer.hmc import hmc
+
+    init, sample = hmc(potential_fn=lambda params: -target.log_density(params), algo="HMC")
+    state = init(
+        target.init(jax.random.key(0)),
+        num_warmup=0,
+        step_size=1e-6,
+        num_steps=num_steps,
+        trajectory_length=None,
+        adapt_step_size=False,
+        adapt_mass_matrix=False,
+        rng_key=jax.random.PRNGKey(0),
+    )
+    return best_time(jax.jit(sample), state)
+
+
+def best_time(function: Callable[..., Any], *arguments: Any, repeats: int = 5) -> float:
+    """Least time of some calls: other work on the machine only adds."""
+    jax.block_until_ready(function(*arguments))
+    times = []
+    for _ in range(repeats):
+        begun = time.perf_counter()
+        jax.block_until_ready(function(*arguments))
+        times.append(time.perf_counter() - begun)
+    return min(times)
+
+
+def in_process(*arguments: Any) -> float:
+    """The number that `python -m tests.bench.bench_inference ARGUMENTS` prints."""
+    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    command = [sys.executable, "-m", "tests.bench.bench_inference", *map(str, arguments)]
+    output = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+    return float(json.loads(output.splitlines()[-1]))
+
+
+def measure_chains(num_chains: int, num_devices: int, lanes: int) -> float:
+    """Milliseconds per chain and gradient of a run, after its first chunk."""
+    seconds: list[float] = []
+    placement = inference.Placement(devices=jax.devices()[:num_devices], lanes=lanes)
+    method = inference.hmc(
+        num_chains=num_chains,
+        num_samples=20,
+        num_burnin=0,
+        step_size=1e-3,
+        num_steps=STEPS,
+        chunk_size=4,
+        placement=placement,
+        progress=lambda report: seconds.append(report.statistics["seconds"]),
+    )
+    method(jax.random.key(0), network(64, 32, 1_297))
+    return 1e3 * min(np.diff(seconds)) / (4 * STEPS * num_chains)
+
+
+def measure_memory(num_samples: int) -> float:
+    """Peak resident MB of a stored run."""
+    with tempfile.TemporaryDirectory() as directory:
+        inference.hmc(
+            num_chains=4,
+            num_samples=num_samples,
+            num_burnin=0,
+            step_size=1e-3,
+            num_steps=2,
+            chunk_size=50,
+            sink=ChunkStore(directory),
+            storage=inference.Storage(collect="stored"),
+        )(jax.random.key(0), network(64, 32, 1_297))
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+if __name__ == "__main__":
+    what, *numbers = sys.argv[1:]
+    print(json.dumps({"chains": measure_chains, "memory": measure_memory}[what](*map(int, numbers))))
