@@ -2,6 +2,7 @@
 
 import collections
 import json
+import math
 import os
 import resource
 import subprocess
@@ -13,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from jax.flatten_util import ravel_pytree
 
 from symbnn import models, symmetry
 from tests.symmetry_cases import CASES, Case, dense, draw, inputs, linear, mlp, summary
@@ -187,6 +189,22 @@ def test_batch_norm_keeps_its_variance_unless_asked():
         full, case.apply, draw(case.shapes), inputs(case.input_shape), jax.random.key(1), float64=True
     )
     assert report.ok, report
+
+
+# Networks whose only continuous symmetries are rescalings: no two linear layers in a row, no softmax.
+@pytest.mark.parametrize(
+    "name", ["mlp_depth_2", "reglu", "swiglu", "mapped_experts", "weight_norm", "mlp_relu_squared"]
+)
+def test_no_rescaling_is_missed(name):
+    """The kernel of the outputs' Jacobian on many inputs has the dimension of the scales that were found."""
+    case = CASES[name]()
+    with jax.enable_x64(True):
+        flat, unflatten = ravel_pytree(jax.tree.map(jnp.float64, draw(case.shapes)))
+        x = np.random.default_rng(3).normal(size=(100, *case.input_shape[1:]))
+        jacobian = jax.jacobian(lambda flat: case.apply(unflatten(flat), x).reshape(-1))(flat)
+        values = np.linalg.svd(np.asarray(jacobian), compute_uv=False)
+    num_found = sum(n * s * math.prod(over) for n, over, s, _ in case.groups)
+    assert (values < 1e-10 * values[0]).sum() == num_found
 
 
 def hidden(function):

@@ -22,7 +22,7 @@ from symbnn.symmetry.spec import Segments
 
 HIDDEN, BATCH, INPUTS = 6, 3, 2
 WEIGHTS = {"in": (INPUTS, HIDDEN), "out": (HIDDEN, 2), "v": (HIDDEN,), "w": (HIDDEN,), "m": (HIDDEN, HIDDEN)}
-WEIGHTS |= {"a": (2, 3), "scalar": ()}
+WEIGHTS |= {"a": (2, 3), "scalar": (), "up": (2, HIDDEN, 3), "down": (2, 3, HIDDEN)}
 PERMUTATION = np.array([5, 3, 1, 0, 2, 4])
 CONSTANT = np.array([1.0, 2, 2, 1, 3, 1])
 
@@ -80,6 +80,12 @@ OPS = {
     "power": lambda xp, h, p: xp.abs(h) ** 1.5,
     "compare": lambda xp, h, p: xp.where(h > p["v"], h, p["w"]),
     "equal": lambda xp, h, p: xp.where(h == h.max(-1, keepdims=True), h, 0),
+    "experts": lambda xp, h, p: (xp.maximum(h @ p["up"], 0) @ p["down"]).sum(0),
+    "crossed experts": lambda xp, h, p: xp.einsum("ebk,fkh->bh", xp.tanh(h @ p["up"]), p["down"]),
+    "gated experts": lambda xp, h, p: xp.einsum("e,ebk,ekh->bh", p["a"][:, 0], h @ p["up"], p["down"]),
+    "gram": lambda xp, h, p: h * (p["a"] @ p["a"].T).sum(),
+    "gram of columns": lambda xp, h, p: h * xp.tanh(p["a"].T @ p["a"]).sum(),
+    "squared sum": lambda xp, h, p: h * xp.tanh(p["a"]).sum(),
     # Order matters in these: they are what the mutants below get wrong.
     "cumsum": lambda xp, h, p: xp.cumsum(h, -1),
     "argmax": lambda xp, h, p: h * xp.argmax(h, -1)[:, None],
@@ -179,7 +185,8 @@ def find_and_try(names, random):
         after = program(np, names)(act(spec, params, random), x)
     if not np.isfinite(before).all() or np.abs(before).max() > 1e12:
         return spec, 0.0
-    return spec, np.abs(after - before).max() / max(np.abs(before).max(), 1e-9)
+    # An output that is zero but for rounding has no relative error.
+    return spec, np.abs(after - before).max() / max(np.abs(before).max(), 1e-6)
 
 
 def random_names(random, *, containing=None):
@@ -309,3 +316,17 @@ def test_a_mutant_of_addition_is_caught(monkeypatch):
 
     monkeypatch.setitem(RULES, "add", separate)
     assert caught("bias")
+
+
+def test_fibres_that_do_not_match_are_caught(monkeypatch):
+    """In A[d, c] · A[d', c] both see d beside c, but not the same d: columns must not move row by row."""
+    from symbnn.symmetry import fibres
+
+    def careless(seen, occurrences):
+        for place, c in occurrences:
+            others = {d: None for _, d in occurrences if d is not c}
+            before = seen.get((place, c), others)
+            seen[place, c] = {d: None for d in before if d in others}
+
+    monkeypatch.setattr(fibres, "_look", careless)
+    assert caught("gram")

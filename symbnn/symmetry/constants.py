@@ -13,9 +13,9 @@ import numpy as np
 from symbnn.symmetry.flatten import Equation, Program, Value
 
 PASS = {
-    *("broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose", "convert_element_type", "copy"),
+    *("broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose", "copy"),
     *("stop_gradient", "slice", "rev", "tile", "scan_x", "scan_y", "device_put", "sharding_constraint"),
-    *("reduce_precision", "name", "dynamic_slice", "reduce_max", "reduce_min"),
+    *("name", "dynamic_slice", "reduce_max", "reduce_min"),
 }
 """One number in, the same number out."""
 
@@ -24,20 +24,22 @@ ARITHMETIC: dict[str, Callable[..., float]] = {
     "add_any": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,
-    "div": lambda a, b: a / b if b else math.nan,
+    "div": lambda a, b: a / b,
     "max": max,
     "min": min,
     "neg": lambda a: -a,
     "abs": abs,
     "square": lambda a: a * a,
-    "sqrt": lambda a: math.sqrt(a) if a >= 0 else math.nan,
-    "rsqrt": lambda a: 1 / math.sqrt(a) if a > 0 else math.nan,
+    "sqrt": math.sqrt,
+    "rsqrt": lambda a: 1 / math.sqrt(a),
 }
+"""On finite numbers; where Python raises, nothing is known."""
 
 ZERO_IF_ANY_IS = {"mul", "dot_general", "conv_general_dilated"}
 ZERO_IF_ALL_ARE = {
     *("concatenate", "pad", "reduce_sum", "reduce_window_sum", "cumsum", "select_n", "phi", "stack"),
-    *("dynamic_update_slice", "sin", "tanh", "tan", "sqrt", "sign", "expm1", "log1p", "erf", "sort"),
+    *("reduce_precision", "dynamic_update_slice", "sin", "tanh", "tan", "sqrt", "sign", "expm1", "log1p"),
+    *("erf", "sort"),
 }
 
 
@@ -85,6 +87,8 @@ def _result(equation: Equation, known: dict[Value, float]) -> float | None:
     numbers = [known.get(value) for value in equation.operands]
     if name in PASS:
         return numbers[0]
+    if name == "convert_element_type":
+        return _converted(numbers[0], equation.results[0])
     if name in ZERO_IF_ANY_IS and any(number == 0 for number in numbers):
         return 0.0
     if name in ("select_n", "phi"):
@@ -92,7 +96,22 @@ def _result(equation: Equation, known: dict[Value, float]) -> float | None:
     if any(number is None for number in numbers):
         return None
     if name in ARITHMETIC and equation.results[0].is_float:
-        return ARITHMETIC[name](*numbers)
+        return _computed(name, numbers)  # type: ignore[arg-type]
     if name in ZERO_IF_ALL_ARE and all(number == 0 for number in numbers):
         return 0.0
     return None
+
+
+def _converted(number: float | None, result: Value) -> float | None:
+    """Rounding, wrapping and truth values change numbers; 0 and 1 survive them all."""
+    return number if result.is_float or number in (0.0, 1.0) else None
+
+
+def _computed(name: str, numbers: list[float]) -> float | None:
+    if not all(map(math.isfinite, numbers)):
+        return None
+    try:
+        number = ARITHMETIC[name](*numbers)
+    except (ArithmeticError, ValueError):
+        return None
+    return number if math.isfinite(number) else None

@@ -128,10 +128,21 @@ def first_operands(count: int) -> Relation:
     return relation
 
 
+def gathered(degrees: Degrees) -> list[Form]:
+    """Rows of the first operand, unless rows out of bounds are filled with a number of their own."""
+    fill = degrees.equation.params.get("fill_value")
+    is_own = fill is not None and fill == fill and fill != 0
+    return zero(degrees) if is_own else first_operands(1)(degrees)
+
+
 def convert(degrees: Degrees) -> list[Form]:
-    """Between floating point types a value passes; integers and booleans do not rescale."""
+    """Between floating point types a value passes; integers and booleans do not rescale.
+
+    Nor do types of eight bits: there rounding is as large as the values, which makes it quantisation.
+    """
     values = (*degrees.equation.operands, *degrees.equation.results)
-    return equal(degrees) if all(value.is_float for value in values) else zero(degrees)
+    passes = all(value.is_float and value.dtype.itemsize > 1 for value in values)
+    return equal(degrees) if passes else zero(degrees)
 
 
 def _raised(degrees: Degrees, exponent: Fraction) -> list[Form]:
@@ -152,7 +163,7 @@ def _differences(forms: list[Form]) -> list[Form]:
 
 
 LINEAR = (
-    *("add", "sub", "add_any", "neg", "copy", "copy_p", "stop_gradient", "reduce_precision", "name", "rev"),
+    *("add", "sub", "add_any", "neg", "copy", "copy_p", "stop_gradient", "name", "rev"),
     *("device_put", "sharding_constraint", "real", "imag", "conj", "complex", "link", "link_init", "scan_x"),
     *(
         "scan_y",
@@ -184,9 +195,11 @@ DEGREES: dict[str, tuple[Relation, Relation]] = {
     **dict.fromkeys(("lt", "le", "gt", "ge"), (compare_unless_infinite, zero)),
     **dict.fromkeys(("eq", "ne"), (compare_unless_infinite, compare)),
     **dict.fromkeys(("select_n", "phi"), (select, select_sign)),
-    **dict.fromkeys(("gather", "dynamic_slice"), (first_operands(1), first_operands(1))),
+    "gather": (gathered, gathered),
+    "dynamic_slice": (first_operands(1), first_operands(1)),
     "dynamic_update_slice": (first_operands(2), first_operands(2)),
     "div": (quotient, product),
+    "reduce_precision": (zero, equal),
     "abs": (equal, forget),
     "sign": (forget, equal),
     "is_finite": (forget, forget),

@@ -98,6 +98,9 @@ def _added(equation: Equation, known: dict[Value, float]) -> float | None:
 
 
 def _relate(relation: Relation, equation: Equation, view: View, known: dict[Value, float]) -> list[Form]:
+    if all(entry is None for entry in view.operands):
+        # An index that only results have: no operand says how they scale along it, so they may not.
+        relation = zero
     return relation(
         Degrees(
             equation,

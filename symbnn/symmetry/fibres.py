@@ -37,13 +37,23 @@ def dependencies(
 def _pieces(
     record: Record, loops: dict[Loop, Word], known: dict[Value, float]
 ) -> Iterator[list[list[tuple[Any, Word]]]]:
-    """Per value: per span, the variables that make it up, several where they are laid end to end."""
-    for value, spans in layouts(record, known):
+    """Per value: per span, the variables that make it up, several where they are laid end to end.
+
+    A variable that the rule pins has an order, and operand and result may hold it at different places of that
+    order (reversed, accumulated): across values it never counts as the same index.
+    """
+    for number, (value, spans) in enumerate(layouts(record, known)):
         piece: list[list[tuple[Any, Word]]] = []
         for span in spans:
             if not span.axes:
                 continue
-            entries = [(variable, record.words[variable]) for variable in span.variables]
+            entries = [
+                (
+                    (variable, number) if variable in record.alignment.pins else variable,
+                    record.words[variable],
+                )
+                for variable in span.variables
+            ]
             piece.extend([entries] if span.is_sum else [[entry] for entry in entries])
         piece.extend([(("loop", loop), loops[loop])] for loop in value.loops if loop in loops)
         yield piece

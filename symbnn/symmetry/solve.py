@@ -70,7 +70,7 @@ def independent(
     rows: list[tuple[int, list[Fraction]]] = []
 
     def remainder(vector: Sequence[Fraction]) -> list[Fraction]:
-        rest = list(vector)
+        rest = [_reduced(value, modulus) for value in vector]
         for pivot, row in rows:
             if rest[pivot]:
                 factor = rest[pivot] / row[pivot]

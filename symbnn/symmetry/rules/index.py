@@ -1,7 +1,7 @@
 """Primitives that make or use positions: iota, gather, scatter, dynamic slices."""
 
 from symbnn.symmetry.flatten import Equation
-from symbnn.symmetry.rules.base import Alignment, Variable, layout, rule
+from symbnn.symmetry.rules.base import Alignment, Variable, constant_along, layout, rule
 
 ROWS = "indexed rows"
 
@@ -43,7 +43,13 @@ def gather(equation: Equation) -> Alignment:
         next(offsets) if axis in numbers.offset_dims else next(batch)
         for axis in range(len(equation.results[0].shape))
     ]
-    return Alignment((layout(operand_variables), layout(index_variables)), (layout(result),), pins)
+    # Rows that are taken several times are the same numbers: along the indices the operand is constant.
+    chosen = constant_along(
+        variable for variable in index_variables[:-1] if variable not in operand_variables
+    )
+    return Alignment(
+        ((*layout(operand_variables), *chosen), layout(index_variables)), (layout(result),), pins
+    )
 
 
 @rule("dynamic_slice")

@@ -127,7 +127,8 @@ def pad(equation: Equation) -> Alignment:
         sizes |= parts
         spans.append(Span((axis,), tuple(parts), is_sum=True))
     variables = range(len(result.shape))
-    return Alignment((layout(variables), constant_along(variables)), (tuple(spans),), pins, sizes)
+    everywhere = constant_along(dict.fromkeys((*variables, *sizes)))
+    return Alignment((layout(variables), everywhere), (tuple(spans),), pins, sizes)
 
 
 @rule("tile")
