@@ -63,7 +63,7 @@ def low_rank(
     """
     num_weights = weights.shape[0]
     width = min(rank + oversampling, num_weights)
-    start = jax.random.normal(key, (num_weights, width), weights.dtype)
+    start = jax.random.normal(key, (num_weights * width,), weights.dtype).reshape(num_weights, width)
 
     def product(block: Float[Array, "p k"]) -> Float[Array, "p k"]:
         return _product(outputs, likelihood, weights, data, block, chunk_size)

@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from symbnn import keys
 from symbnn.density import Batch, Prior, Target, has_batch_statistics, refuse_batch_statistics
 from symbnn.inference.base import ProgressCallback
 from symbnn.inference.multimode import ModeMethod
@@ -50,9 +51,12 @@ class VariationalLoss:
     ) -> tuple[Float[Array, ""], Params]:
         """Loss; there are no running statistics."""
         mean, std = weights["mean"], jax.tree.map(jnp.exp, weights["log_std"])
-        key_prior, *draw_keys = jax.random.split(key, self.num_draws + 1)
+        # A generator less to compile in the usual case; with a closed form the prior needs no key.
+        draw_keys = [key] if self.num_draws == 1 else list(jax.random.split(key, self.num_draws))
         draws = [self._log_likelihood(draw_key, mean, std, batch) for draw_key in draw_keys]
-        prior = expected_log_prior(key_prior, self.problem.prior, mean, std, exact=self.quadratic_prior)
+        prior = expected_log_prior(
+            keys.named(key, "prior"), self.problem.prior, mean, std, exact=self.quadratic_prior
+        )
         remainder = prior + self.problem.temperature * entropy(weights["log_std"])
         return -sum(draws) / self.num_draws - remainder / self.problem.num_data, statistics
 

@@ -6,6 +6,7 @@ draw of networks, and an evaluator needs no training mode.
 """
 
 import dataclasses
+import itertools
 import math
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from symbnn import keys, tree
+from symbnn import tree
 from symbnn.posteriors.base import check_num, check_same_shapes, register
 from symbnn.types import Key, Params, Samples
 
@@ -97,10 +98,9 @@ class DroppedUnits:
 
 def draw_masks(key: Key, units: tuple[Units, ...], rate: float) -> dict[str, Array]:
     """One Bernoulli(1 - rate) per unit, by group name."""
-    return {
-        group.name: jax.random.bernoulli(keys.named(key, group.name), 1.0 - rate, (group.size,))
-        for group in units
-    }
+    ends = list(itertools.accumulate(group.size for group in units))
+    kept = jax.random.bernoulli(key, 1.0 - rate, (ends[-1],))
+    return {group.name: part for group, part in zip(units, jnp.split(kept, ends[:-1]), strict=True)}
 
 
 def drop(params: Params, units: tuple[Units, ...], masks: dict[str, Array], rate: float) -> Params:

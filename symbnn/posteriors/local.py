@@ -83,9 +83,11 @@ def local_reparametrisation(apply: Callable[[Params, Array], Array]) -> ApplyLoc
             outputs = _run(closed.jaxpr, closed.consts, [*weights, x[None]], source)
             return _draw(outputs[0], source)[0]
 
-        # All noise in one draw, because each generator is compiled for itself: first count, then run.
+        # All noise in one flat draw: every generator is compiled for itself, a shaped one five times as long.
         sizes = _noise_sizes(one, inputs[0])
-        noise = jax.random.normal(key, (inputs.shape[0], sum(sizes)), jnp.result_type(*jax.tree.leaves(mean)))
+        shape = (inputs.shape[0], sum(sizes))
+        dtype = jnp.result_type(*jax.tree.leaves(mean))
+        noise = jax.random.normal(key, (math.prod(shape),), dtype).reshape(shape)
         ends = list(itertools.accumulate(sizes))[:-1]
         return jax.vmap(lambda flat, x: one(_cut(jnp.split(flat, ends)), x))(noise, inputs)
 
