@@ -32,7 +32,6 @@ from symbnn.symmetry.posynomial import (
     degenerate_groups,
     exponents_one,
     flow,
-    masked,
     mass,
     squares,
     terms,
@@ -119,19 +118,10 @@ def _balance(
 ) -> Balanced:
     weights, rest = squares(spec, params, count_bias)
     zero = jax.tree.map(lambda one: jnp.zeros(one.shape, jnp.float64), identity(spec).scales)
-    before = mass(spec, parts, weights, zero, zero)
-    alive = _alive(spec, parts, weights, zero)
-    weights = masked(spec, parts, weights, alive)
-    logs = jax.lax.fori_loop(0, max_sweeps, lambda _, u: _sweep(spec, parts, weights, alive, u), zero)
-    logs = _newton(spec, parts, weights, alive, logs, max_steps, tolerance)
+    ones = jax.tree.map(jnp.ones_like, zero)
+    before = mass(spec, parts, weights, zero, zero, ones)
+    logs, alive, residual = _minimise(spec, parts, weights, zero, max_sweeps, max_steps, tolerance)
     element = identity(spec)._replace(scales={name: jnp.exp(value) for name, value in logs.items()})
-    pull = flow(spec, parts, weights, logs)
-    gap = jax.tree.map(
-        lambda p, n, a: jnp.max(jnp.where(a > 0, jnp.abs(p - n) / jnp.where(a > 0, p + n, 1), 0)),
-        pull.positive,
-        pull.negative,
-        alive,
-    )
     scaled = act(spec, element, jax.tree.map(_widened, params))
     if count_bias:
         scaled = _without_dead(spec, alive, scaled)
@@ -140,42 +130,84 @@ def _balance(
         jax.tree.map(lambda new, old: new.astype(old.dtype), scaled, params),
         before + rest,
         after,
-        jnp.max(jnp.stack(jax.tree.leaves(gap))),
+        residual,
         {name: jnp.sum(jnp.any(value == 0, axis=0), dtype=jnp.int32) for name, value in alive.items()},
         element,
     )
 
 
-def _alive(spec: SymmetrySpec, parts: tuple[Term, ...], weights: tuple[jax.Array, ...], zero: Logs) -> Logs:
-    """1 for units with pull on both sides through living units, 0 for the rest, peeled off round by round."""
+class _State(NamedTuple):
+    """What the minimisation carries; arrays over all units, flat."""
 
-    def peel(state: tuple[Logs, jax.Array]) -> tuple[Logs, jax.Array]:
-        alive, _ = state
-        pull = flow(spec, parts, masked(spec, parts, weights, alive), zero)
-        largest = jnp.max(jnp.stack([jnp.max(leaf) for leaf in jax.tree.leaves(pull)]))
-        kept = jax.tree.map(
-            lambda p, n, a: a * (jnp.minimum(p, n) > DEAD * largest), pull.positive, pull.negative, alive
-        )
-        changed = [jnp.any(new != old) for new, old in zip(kept.values(), alive.values(), strict=True)]
-        return kept, jnp.any(jnp.stack(changed))
-
-    start = jax.tree.map(jnp.ones_like, zero)
-    return jax.lax.while_loop(lambda state: state[1], peel, (start, jnp.array(True)))[0]
+    logs: jax.Array
+    alive: jax.Array
+    residual: jax.Array
+    decrement: jax.Array
+    """Newton's, relative to the mass: about twice the distance to the minimum."""
+    step: jax.Array
 
 
-def _sweep(
-    spec: SymmetrySpec, parts: tuple[Term, ...], weights: tuple[jax.Array, ...], alive: Logs, logs: Logs
-) -> Logs:
-    """One update of all units, which never raises the mass."""
-    pull = flow(spec, parts, weights, logs)
-    result = {}
-    for name, value in logs.items():
-        reach = jnp.array([_reach(parts, name, k) for k in range(len(value))])
-        reach = reach.reshape(-1, *[1] * (value.ndim - 1))
-        living = alive[name] > 0
-        ratio = jnp.where(living, pull.negative[name], 1) / jnp.where(living, pull.positive[name], 1)
-        result[name] = value + jnp.log(ratio) / (2 * reach)
-    return result
+def _minimise(
+    spec: SymmetrySpec,
+    parts: tuple[Term, ...],
+    weights: tuple[jax.Array, ...],
+    zero: Logs,
+    max_sweeps: int,
+    max_steps: int,
+    tolerance: float,
+) -> tuple[Logs, Logs, jax.Array]:
+    """Sweeps, then damped Newton steps; units that turn out dead are taken out on the way."""
+    start, unravel = ravel_pytree(zero)
+    reach = ravel_pytree(
+        {
+            name: jnp.stack([jnp.full(value.shape[1:], _reach(parts, name, k)) for k in range(len(value))])
+            for name, value in zero.items()
+        }
+    )[0]
+
+    endless = jnp.array(jnp.inf, start.dtype)
+
+    def advance(state: _State) -> _State:
+        def pull(u: jax.Array) -> tuple[jax.Array, jax.Array]:
+            both = flow(spec, parts, weights, unravel(u), unravel(state.alive))
+            return ravel_pytree(both.positive)[0], ravel_pytree(both.negative)[0]
+
+        (down, up), change_of_pull = jax.linearize(pull, state.logs)
+        alive = state.alive * (jnp.minimum(down, up) > DEAD * jnp.max(jnp.maximum(down, up)))
+        is_settled = jnp.all(alive == state.alive)
+        total = jnp.where(alive > 0, down + up, 1)
+        gap = jnp.max(alive * jnp.abs(down - up) / total)
+
+        def sweep() -> tuple[jax.Array, jax.Array]:
+            ratio = jnp.where(alive > 0, up, 1) / jnp.where(alive > 0, down, 1)
+            return state.logs + jnp.log(ratio) / (2 * reach), endless
+
+        def newton() -> tuple[jax.Array, jax.Array]:
+            def curved(v: jax.Array) -> jax.Array:
+                more_down, more_up = change_of_pull(alive * v)
+                return 2 * alive * (more_down - more_up) + (1 - alive) * v
+
+            # 4 (in + out) is the Hessian's diagonal where all exponents are ±1, and of its size elsewhere.
+            diagonal = jnp.where(alive > 0, 4 * total, 1)
+            slope = 2 * alive * (down - up)
+            change = _direction(curved, slope, diagonal)
+            decrement = -jnp.vdot(slope, change)
+
+            def value(u: jax.Array) -> jax.Array:
+                return mass(spec, parts, weights, unravel(u), unravel(u), unravel(alive))
+
+            stepped = _backtracked(value, state.logs, change, decrement)
+            return stepped, decrement / jnp.sum(alive * total)
+
+        is_sweep = (state.step < max_sweeps) | ~is_settled
+        logs, decrement = jax.lax.cond(is_sweep, sweep, newton)
+        return _State(logs, alive, gap, decrement, state.step + 1)
+
+    first = _State(start, jnp.ones_like(start), endless, endless, jnp.array(0))
+    end = jax.lax.while_loop(
+        lambda state: (state.decrement > tolerance) & (state.step < max_sweeps + max_steps), advance, first
+    )
+    return unravel(end.logs), unravel(end.alive), end.residual
 
 
 def _reach(parts: tuple[Term, ...], group: str, generator: int) -> float:
@@ -188,64 +220,17 @@ def _reach(parts: tuple[Term, ...], group: str, generator: int) -> float:
     return sum(largest.values())
 
 
-def _newton(
-    spec: SymmetrySpec,
-    parts: tuple[Term, ...],
-    weights: tuple[jax.Array, ...],
-    alive: Logs,
-    logs: Logs,
-    max_steps: int,
-    tolerance: float,
-) -> Logs:
-    """Damped Newton steps until the decrement, about twice the distance to the minimum, is negligible."""
-    start, unravel = ravel_pytree(logs)
-    living = ravel_pytree(alive)[0]
-
-    def value(u: jax.Array) -> jax.Array:
-        return mass(spec, parts, weights, unravel(u), unravel(u))
-
-    def curvature(u: jax.Array) -> jax.Array:
-        """Diagonal of the Hessian where all exponents are ±1, of its size elsewhere."""
-        pull = flow(spec, parts, weights, unravel(u))
-        both = jax.tree.map(lambda p, n: 4 * (p + n), pull.positive, pull.negative)
-        return jnp.where(living > 0, ravel_pytree(both)[0], 1)
-
-    direction = _dense_direction if start.size <= DENSE_UNKNOWNS else _iterative_direction
-
-    def step(state: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
-        u, _, count = state
-        slope = jax.grad(value)(u) * living
-        change = direction(value, u, slope, living, curvature(u))
-        decrement = -jnp.vdot(slope, change)
-        return _backtracked(value, u, change, decrement), decrement / value(u), count + 1
-
-    state = (start, jnp.array(jnp.inf, start.dtype), jnp.array(0))
-    end = jax.lax.while_loop(lambda s: (s[1] > tolerance) & (s[2] < max_steps), step, state)
-    return unravel(end[0])
-
-
-def _dense_direction(
-    value: Value, u: jax.Array, slope: jax.Array, living: jax.Array, diagonal: jax.Array
-) -> jax.Array:
-    hessian = jax.hessian(value)(u) * jnp.outer(living, living) + jnp.diag(1 - living)
+def _direction(product: Value, slope: jax.Array, diagonal: jax.Array) -> jax.Array:
+    """Newton's: minus the inverse Hessian times the slope."""
+    if slope.size > DENSE_UNKNOWNS:
+        return jax.scipy.sparse.linalg.cg(product, -slope, tol=1e-8, maxiter=1000, M=lambda v: v / diagonal)[
+            0
+        ]
     size = 1 / jnp.sqrt(diagonal)
     # Unit diagonal, and a ridge at the level of rounding for directions that no term depends on.
-    scaled = hessian * jnp.outer(size, size) + 1e-14 * jnp.eye(len(u))
-    return -size * jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(scaled), size * slope)
-
-
-def _iterative_direction(
-    value: Value, u: jax.Array, slope: jax.Array, living: jax.Array, diagonal: jax.Array
-) -> jax.Array:
-    _, product = jax.linearize(jax.grad(value), u)
-    change, _ = jax.scipy.sparse.linalg.cg(
-        lambda v: living * product(living * v) + (1 - living) * v,
-        -slope,
-        tol=1e-8,
-        maxiter=1000,
-        M=lambda v: v / diagonal,
-    )
-    return change
+    hessian = jax.vmap(product)(jnp.eye(slope.size)) * jnp.outer(size, size)
+    factor = jax.scipy.linalg.cho_factor(hessian + 1e-14 * jnp.eye(slope.size))
+    return -size * jax.scipy.linalg.cho_solve(factor, size * slope)
 
 
 def _backtracked(value: Value, u: jax.Array, change: jax.Array, decrement: jax.Array) -> jax.Array:

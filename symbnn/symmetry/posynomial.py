@@ -92,31 +92,37 @@ def squares(spec: SymmetrySpec, params: Params, count_bias: bool) -> tuple[tuple
 
 
 def mass(
-    spec: SymmetrySpec, parts: tuple[Term, ...], weights: tuple[jax.Array, ...], up: Logs, down: Logs
+    spec: SymmetrySpec,
+    parts: tuple[Term, ...],
+    weights: tuple[jax.Array, ...],
+    up: Logs,
+    down: Logs,
+    alive: Logs,
 ) -> jax.Array:
-    """m(u) with one copy of u for positive exponents (`up`) and one for negative (`down`)."""
+    """m(u) with one copy of u for positive exponents (`up`) and one for negative (`down`).
+
+    Terms with a unit that is not `alive` (0 instead of 1) are left out.
+    """
+    # Squared here, not in the exponents: those are then ±1 in plain layers, and no power is taken.
+    raised = {name: jnp.exp(2 * value) for name, value in up.items()}
+    lowered = {name: jnp.exp(2 * value) for name, value in down.items()}
     total = jnp.zeros((), jnp.float64)
     for part, weight in zip(parts, weights, strict=True):
-        for logs, sign in ((up, 1), (down, -1)):
-            weight = weight * _scale(spec, part, logs, sign)
-        total = total + weight.sum()
+        positive, negative = _one_sided(part.factors, 1), _one_sided(part.factors, -1)
+        values = [*_multipliers(spec, positive, raised), *_multipliers(spec, negative, lowered)]
+        values += _multipliers(spec, exponents_one(part.factors), alive)
+        total = total + _contracted(weight, values)
     return total
 
 
-def flow(spec: SymmetrySpec, parts: tuple[Term, ...], weights: tuple[jax.Array, ...], logs: Logs) -> Flow:
+def flow(
+    spec: SymmetrySpec, parts: tuple[Term, ...], weights: tuple[jax.Array, ...], logs: Logs, alive: Logs
+) -> Flow:
     """Σ e·a over positive exponents, Σ |e|·a over negative ones, at u, for every unit."""
-    up, down = jax.grad(lambda up, down: mass(spec, parts, weights, up, down), argnums=(0, 1))(logs, logs)
-    return Flow(jax.tree.map(lambda g: g / 2, up), jax.tree.map(lambda g: -g / 2, down))
-
-
-def masked(
-    spec: SymmetrySpec, parts: tuple[Term, ...], weights: tuple[jax.Array, ...], alive: Logs
-) -> tuple[jax.Array, ...]:
-    """Weights with the terms of dead units (alive = 0) set to zero."""
-    return tuple(
-        weight * _product(spec, exponents_one(part.factors), alive)
-        for part, weight in zip(parts, weights, strict=True)
+    up, down = jax.grad(lambda up, down: mass(spec, parts, weights, up, down, alive), argnums=(0, 1))(
+        logs, logs
     )
+    return Flow(jax.tree.map(lambda g: g / 2, up), jax.tree.map(lambda g: -g / 2, down))
 
 
 def degenerate_groups(spec: SymmetrySpec, parts: tuple[Term, ...]) -> list[str]:
@@ -143,25 +149,29 @@ def _kept(spec: SymmetrySpec, factors: tuple[Factor, ...]) -> set[int]:
     }
 
 
-def _scale(spec: SymmetrySpec, part: Term, logs: Logs, sign: int) -> jax.Array:
-    """exp(2 Σ e·u) over the exponents of one sign."""
-    factors = tuple(
-        replace(
-            factor, scales=tuple(2 * value if value * sign > 0 else Fraction(0) for value in factor.scales)
-        )
-        for factor in part.factors
-    )
-    return _product(spec, factors, {name: jnp.exp(value) for name, value in logs.items()})
+def _one_sided(factors: tuple[Factor, ...], sign: int) -> tuple[Factor, ...]:
+    """The exponents of one sign, none of the other."""
+
+    def kept(factor: Factor) -> Factor:
+        chosen = (value if value * sign > 0 else Fraction(0) for value in factor.scales)
+        return replace(factor, scales=tuple(chosen))
+
+    return tuple(kept(factor) for factor in factors)
 
 
-def _product(spec: SymmetrySpec, factors: tuple[Factor, ...], scales: Logs) -> jax.Array:
-    element = Element({}, scales, {})
-    product = jnp.ones((), jnp.float64)
-    for axis in range(len(factors)):
-        value = multiplier(spec, element, factors, axis)
-        if value is not None:
-            product = product * value
-    return product
+def _multipliers(spec: SymmetrySpec, factors: tuple[Factor, ...], scales: Logs) -> list[jax.Array]:
+    """Π s^e of every axis that has exponents, shaped to multiply the term."""
+    found = (multiplier(spec, Element({}, scales, {}), factors, axis) for axis in range(len(factors)))
+    return [value for value in found if value is not None]
+
+
+def _contracted(weight: jax.Array, values: list[jax.Array]) -> jax.Array:
+    """Σ weight · Π values as a chain of products with vectors: no array of the weights' size is made."""
+    operands: list = [weight, list(range(weight.ndim))]
+    for value in values:
+        axes = [axis for axis in range(value.ndim) if value.shape[axis] > 1]
+        operands += [value.reshape([value.shape[axis] for axis in axes]), axes]
+    return jnp.einsum(*operands, [], optimize="optimal")
 
 
 def exponents_one(factors: tuple[Factor, ...]) -> tuple[Factor, ...]:
