@@ -129,3 +129,27 @@ def test_bad_arguments_are_named(params):
         symmetry.verify(spec, lambda p, x: relu_net(p, x) / 0.0, params, inputs((4, 3)), KEY)
     with pytest.raises(ValueError, match="missing leaves"):
         symmetry.verify(spec, relu_net, {"hidden": params["hidden"]}, inputs((4, 3)), KEY)
+
+
+def test_fresh_biases_and_zero_layers_do_not_hide_a_wrong_spec():
+    def apply(params, x):
+        return jax.nn.relu(x @ params["a"] + params["b"]) @ params["c"]
+
+    keys = jax.random.split(jax.random.key(0), 3)
+    params = {"a": jax.random.normal(keys[0], (2, 4)), "b": jnp.zeros(4), "c": jnp.zeros((4, 2))}
+    x = jax.random.normal(keys[1], (3, 2))
+    wrong = symmetry.from_axes({"a": (None, "h"), "c": ("h", None)}, params)
+    report = symmetry.verify(wrong, apply, params, x, keys[2])
+    assert not report.ok
+    right = symmetry.from_axes({"a": (None, "h"), "b": ("h",), "c": ("h", None)}, params)
+    assert symmetry.verify(right, apply, params, x, keys[2]).ok
+
+
+def test_imaginary_parts_count():
+    def apply(params, x):
+        return 1j * ((x @ params["a"]) @ params["c"])
+
+    keys = jax.random.split(jax.random.key(0), 4)
+    params = {"a": jax.random.normal(keys[0], (2, 4)), "c": jax.random.normal(keys[1], (4, 2))}
+    wrong = symmetry.from_axes({"c": ("h", None)}, params)
+    assert not symmetry.verify(wrong, apply, params, jax.random.normal(keys[2], (3, 2)), keys[3]).ok

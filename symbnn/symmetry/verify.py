@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from symbnn import tree
+from symbnn import keys, tree
 from symbnn.symmetry import diagnosis
 from symbnn.symmetry.act import Element, act, identity, random_element
 from symbnn.symmetry.spec import SymmetrySpec, check_params
@@ -71,6 +71,8 @@ def verify(
 ) -> Report:
     """Report on `apply(act(spec, g, params), *inputs)` for random g: `verify(spec, apply, params, x, key)`.
 
+    Leaves that are constant along an axis, as freshly initialised biases are, get some noise first: a leaf of
+    zeros looks right however it is described.
     `num_elements` of each kind. `float64` computes in double precision, where a right spec is exact to 1e-10.
     """
     *inputs, key = inputs_and_key or (None,)
@@ -98,6 +100,7 @@ def _verify(
     tolerance: float,
 ) -> Report:
     _check_finite(params, "leaf")
+    params = _without_constants(params, key)
     compiled_apply = jax.jit(apply, compiler_options=QUICK)
     compiled_act = jax.jit(functools.partial(act, spec), compiler_options=QUICK)
     outputs = compiled_apply(params, *inputs)
@@ -139,11 +142,26 @@ def relative_error(outputs: Any, expected: Any) -> float:
     """Largest difference over largest output, worst over the outputs; NaN counts as infinite."""
     worst = 0.0
     for after, before in zip(jax.tree.leaves(outputs), jax.tree.leaves(expected), strict=True):
-        after, before = np.asarray(after, np.float64), np.asarray(before, np.float64)
+        wide = np.complex128 if np.iscomplexobj(before) else np.float64
+        after, before = np.asarray(after, wide), np.asarray(before, wide)
         scale = max(np.abs(before).max(initial=0.0), np.finfo(np.float32).tiny)
         error = np.abs(after - before).max(initial=0.0) / scale
         worst = max(worst, float(error) if np.isfinite(error) else np.inf)
     return worst
+
+
+def _without_constants(params: Params, key: Any) -> Params:
+    def spread(name: str, leaf: jax.Array) -> jax.Array:
+        array = np.asarray(leaf)
+        constant = any(
+            size > 1 and (array == array.take([0], axis)).all() for axis, size in enumerate(array.shape)
+        )
+        if not constant or not jnp.issubdtype(leaf.dtype, jnp.inexact):
+            return leaf
+        noise = jax.random.normal(keys.named(key, name), leaf.shape, leaf.dtype)
+        return leaf + 0.1 * max(1.0, float(np.abs(array).max())) * noise
+
+    return tree.map_named(spread, params)
 
 
 def _check_finite(values: Any, what: str) -> None:
@@ -154,4 +172,6 @@ def _check_finite(values: Any, what: str) -> None:
 
 def _double(leaf: Any) -> jax.Array:
     leaf = jnp.asarray(leaf)
+    if jnp.issubdtype(leaf.dtype, jnp.complexfloating):
+        return leaf.astype(jnp.complex128)
     return leaf.astype(jnp.float64) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
