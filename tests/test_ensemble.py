@@ -9,7 +9,7 @@ import optax
 import pytest
 from flax import linen as nn
 
-from symbnn import density, inference, models, tree
+from symbnn import density, inference, io, models, tree
 from symbnn.inference.training import advance
 from tests.inference_cases import conjugate, small_network
 
@@ -162,6 +162,27 @@ def test_divergence_is_counted_and_said():
             KEY, conjugate().target
         )
     assert np.all(np.asarray(fit.diagnostics["num_nonfinite"]) > 0)
+
+
+def test_a_stopped_run_goes_on_bit_for_bit(tmp_path):
+    target = small_target()
+
+    def stop(report):
+        if report.done == 4:
+            raise KeyboardInterrupt
+
+    def run(directory, progress=None, **changes):
+        settings = {"num_members": 2, "epochs": 6, "batch_size": 8, **changes}
+        return inference.ensemble(**settings, progress=progress, sink=io.ChunkStore(directory))(KEY, target)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "stopped", stop)
+    reports = []
+    resumed = run(tmp_path / "stopped", reports.append)
+    assert [report.done for report in reports] == [5, 6]
+    jax.tree.map(np.testing.assert_array_equal, resumed, run(tmp_path / "whole"))
+    with pytest.raises(ValueError, match="recipe"):
+        run(tmp_path / "stopped", learning_rate=0.5)
 
 
 def test_progress_reports_every_chunk():

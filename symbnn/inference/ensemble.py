@@ -13,12 +13,15 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from symbnn import keys, tree
 from symbnn.density import Target
-from symbnn.inference.base import Fit, Method, ProgressCallback
+from symbnn.inference.base import Fit, Method, ProgressCallback, Sink
 from symbnn.inference.recipe import Recipe, check_count
+from symbnn.inference.storage import checksum, fingerprint
 from symbnn.inference.training import (
+    Checkpoint,
     NetworkLoss,
     Trained,
     join_statistics,
@@ -50,11 +53,13 @@ def ensemble(
     initial: Samples | None = None,
     members_per_block: int | None = None,
     progress: ProgressCallback | None = None,
+    sink: Sink | None = None,
 ) -> Method:
     """`num_members` networks as an `Empirical` posterior.
 
     `initial` holds one start per member (default: the model's own initialisation). `members_per_block` bounds
     memory: blocks of so many members are trained one after the other, with the same result up to rounding.
+    A run with a `sink` that was stopped goes on after its last chunk of epochs, with the same result.
     Diagnostics: `loss` (members, epochs), `num_nonfinite` (members,): steps with a NaN or infinite loss.
     """
     recipe = Recipe(epochs, batch_size, optimizer, learning_rate, momentum, schedule, milestones, decay)
@@ -67,14 +72,25 @@ def ensemble(
         recipe.check_data(target.num_data)
         loss = NetworkLoss(problem_of(target), with_prior)
         starts = member_starts(key, target, num_members, initial)
+        if sink is not None:
+            sink.open(fingerprint(key, target, _settings(recipe, objective, num_members, size, starts)))
         blocks = []
-        for first in range(0, num_members, size):
+        for block, first in enumerate(range(0, num_members, size)):
             last = min(first + size, num_members)
             weights, statistics = split_statistics(tree.take(starts, slice(first, last)))
             member_keys = keys.indexed(key, first, last)
-            blocks.append(
-                train(loss, recipe, member_keys, weights, statistics, target.data, progress=progress)
+            checkpoint = None if sink is None else Checkpoint(sink, block)
+            trained_block = train(
+                loss,
+                recipe,
+                member_keys,
+                weights,
+                statistics,
+                target.data,
+                progress=progress,
+                checkpoint=checkpoint,
             )
+            blocks.append(trained_block)
         trained: Trained = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *blocks)
         warn_nonfinite("ensemble", trained.num_nonfinite)
         samples = join_statistics(trained.weights, trained.statistics)
@@ -93,6 +109,13 @@ def member_starts(key: Key, target: Target, num_members: int, initial: Samples |
     if tree.num_samples(initial) != num_members:
         raise ValueError(f"initial holds {tree.num_samples(initial)} networks; num_members is {num_members}")
     return initial
+
+
+def _settings(recipe: Recipe, objective: str, num_members: int, size: int, starts: Samples) -> dict[str, str]:
+    """What a stored run must agree in, besides key, data and density."""
+    leaves = [checksum(np.asarray(leaf)) for leaf in jax.tree.leaves(starts)]
+    members = {"members": f"{num_members} in blocks of {size}", "starts": ", ".join(leaves)}
+    return {"method": "ensemble", "objective": objective, "recipe": repr(recipe), **members}
 
 
 @functools.partial(jax.jit, static_argnames="init")

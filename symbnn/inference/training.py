@@ -22,8 +22,9 @@ from jaxtyping import Array, Float
 
 from symbnn import tree
 from symbnn.density import Batch, Target, has_batch_statistics
-from symbnn.inference.base import Progress, ProgressCallback
+from symbnn.inference.base import Progress, ProgressCallback, Sink
 from symbnn.inference.recipe import Recipe
+from symbnn.inference.storage import flatten, unflatten
 from symbnn.types import Key, Params, Samples
 
 Loss = Callable[[Params, Params, Batch, Key], tuple[Array, Params]]
@@ -94,6 +95,13 @@ class NetworkLoss:
         return loss, split_statistics(updated)[1]
 
 
+class Checkpoint(NamedTuple):
+    """Where a training run keeps its latest state: one slot of a sink, written after every chunk."""
+
+    sink: Sink
+    slot: int
+
+
 def train(
     loss: Loss,
     recipe: Recipe,
@@ -103,20 +111,33 @@ def train(
     data: Batch,
     *,
     progress: ProgressCallback | None = None,
+    checkpoint: Checkpoint | None = None,
     stage: str = "training",
 ) -> Trained:
     """Train all members for `recipe.epochs`; leaves of `weights` and `statistics` have a member axis."""
     state = initial_state(recipe, weights, statistics, data.inputs.shape[0])
+    losses = jnp.zeros((tree.num_samples(weights), 0))
+    if checkpoint is not None:
+        state, losses = _restore(checkpoint, state, losses)
     size = equal_part(recipe.epochs)
-    losses = []
-    for first in range(0, recipe.epochs, size):
+    for first in range(losses.shape[1], recipe.epochs, size):
         state, chunk = advance(loss, recipe, size, state, member_keys, data, first)
-        losses.append(chunk)
+        losses = jnp.concatenate([losses, chunk], axis=1)
+        if checkpoint is not None:
+            checkpoint.sink.write(checkpoint.slot, flatten("state", state) | flatten("", {"losses": losses}))
         if progress is not None:
             bad = int(jnp.sum(state.num_nonfinite > 0))
             statistic = {"loss": float(jnp.mean(chunk[:, -1])), "members_with_nonfinite_loss": float(bad)}
             progress(Progress(stage, first + size, recipe.epochs, statistic))
-    return Trained(state.weights, state.statistics, jnp.concatenate(losses, axis=1), state.num_nonfinite)
+    return Trained(state.weights, state.statistics, losses, state.num_nonfinite)
+
+
+def _restore(checkpoint: Checkpoint, state: TrainingState, losses: Array) -> tuple[TrainingState, Array]:
+    """The stored state and losses, or the given ones if nothing was stored."""
+    stored = checkpoint.sink.read(checkpoint.slot)
+    if stored is None:
+        return state, losses
+    return jax.tree.map(jnp.asarray, unflatten("state", stored, state)), jnp.asarray(stored["losses"])
 
 
 def pretrain(
