@@ -80,6 +80,7 @@ def test_training_with_masks_learns():
         ({"batch_size": 10, "masks_per_batch": 4}, "10 does not divide into 4 parts"),
         ({"masks_per_batch": 0}, "masks_per_batch"),
         ({"units": ["hiden"], "batch_size": 10}, "unknown units 'hiden'"),
+        ({"schedule": "step", "milestones": (99,)}, r"milestones must be epochs in \[1, 50\]"),
         ({"batch_size": 40}, "only 37 data points"),
     ],
 )

@@ -11,7 +11,7 @@ from symbnn import density, inference, tree
 from symbnn.inference.hmc import HMCState, build_kernel, default_trajectory, kinetic_difference, leapfrog
 from symbnn.inference.kernels import ChainDensity, Tuning, chain_density
 from symbnn.inference.report import Tally, verdict
-from tests.inference_cases import LinearModel, assert_moments, conjugate, small_network
+from tests.inference_cases import LinearModel, assert_moments, conjugate, linear_model, small_network
 
 HERE = inference.Placement(devices=jax.devices()[:2])
 SETTINGS = {"num_chains": 2, "num_burnin": 3, "step_size": 0.1, "num_steps": 4, "placement": HERE}
@@ -131,6 +131,22 @@ def test_default_trajectory_is_a_quarter_period_of_the_prior():
     assert default_trajectory(target) == pytest.approx(np.pi * 0.3 * 0.5 / 2)
 
 
+def test_default_trajectory_with_a_diagonal_mass_is_a_quarter_period_too():
+    """Draws of a narrow posterior are nearly independent; a twentieth of the way they would be copies."""
+    _, batch = small_network()
+    target = density.target(
+        linear_model(5),
+        batch._replace(targets=batch.inputs[:, :1]),
+        prior=density.gaussian_prior(0.05),
+        likelihood=density.gaussian(100.0),
+    )
+    method = inference.hmc(num_chains=2, num_samples=300, num_burnin=150, mass="diagonal", placement=HERE)
+    draws = np.asarray(method(jax.random.key(0), target).posterior.by_chain()["out"]["kernel"])
+    centred = draws - draws.mean((0, 1))
+    assert draws.std() == pytest.approx(0.05, rel=0.2)
+    assert np.mean(centred[:, 1:] * centred[:, :-1]) / np.mean(centred**2) < 0.3
+
+
 def test_thinned_draws_in_half_precision_are_every_other_draw_rounded(base_run):
     """The key of a transition depends on its number alone, so thinning only skips; storage only rounds."""
     storage = inference.Storage(dtype=jnp.bfloat16)
@@ -197,6 +213,8 @@ def test_a_start_without_a_density_is_refused(base_run):
         ({"step_size": -0.1}, "step_size must be positive"),
         ({"num_steps": 3, "trajectory": 1.0}, "not both"),
         ({"jitter": 1.0}, r"jitter must be in \[0, 1\)"),
+        ({"mass": "diagonal"}, "only happens with step_size=None"),
+        ({"max_num_steps": 5}, "there is nothing to bound"),
         ({"thinning": 0}, "thinning must be at least 1"),
         ({"chunk_size": 0}, "chunk_size must be at least 1"),
         ({"storage": inference.Storage(collect="stored")}, "none was given"),

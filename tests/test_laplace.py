@@ -176,6 +176,11 @@ def test_wrong_settings_are_refused(settings, message):
         inference.laplace(**settings)(KEY, conjugate().target)
 
 
+def test_a_start_beside_the_members_is_refused():
+    with pytest.raises(ValueError, match="multimode starts from its members"):
+        inference.multimode(inference.laplace(initial={}), members={})
+
+
 def test_the_prior_must_be_gaussian():
     model, batch = small_network()
     target = density.target(model, batch, prior=density.laplace_prior(1.0))

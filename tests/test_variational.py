@@ -143,6 +143,8 @@ def test_it_starts_where_it_is_told():
         ({"num_draws": 0}, "num_draws"),
         ({"epochs": 0}, "epochs"),
         ({"initial": {"out": {"kernel": jnp.zeros((2, 1))}}}, "leaf 'out/kernel'"),
+        ({"schedule": "step"}, "milestones are the epochs"),
+        ({"schedule": "step", "milestones": (99,)}, r"milestones must be epochs in \[1, 50\]"),
         ({"batch_size": 50}, "only 20 data points"),
     ],
 )

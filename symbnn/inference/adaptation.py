@@ -6,6 +6,7 @@ draws depend on the key and its own index only.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -24,11 +25,13 @@ Mass = str
 
 
 class Tuner(NamedTuple):
-    """An `Adaptation` with a name for the fingerprint of a run."""
+    """How tuning follows the transitions of the burn-in; frozen afterwards."""
 
     name: str
-    init: Any
-    update: Any
+    """With its settings, for the fingerprint of a run."""
+    init: Callable[[Params], tuple[Tuning, Any]]
+    update: Callable[[Array, Any, Tuning, Params, Info], tuple[Tuning, Any]]
+    """(index of the transition, state, tuning, position, info) -> (tuning, state)."""
 
 
 class WindowState(NamedTuple):
@@ -61,8 +64,13 @@ def windows(
     mass: Mass,
     target_acceptance: float,
     length: float = math.inf,
+    length_with_mass: float | None = None,
 ) -> Tuner:
-    """Step size, and variances if `mass` is diagonal, from the transitions of the burn-in."""
+    """Step size, and variances if `mass` is diagonal, from the transitions of the burn-in.
+
+    `length` is measured against unit masses; `length_with_mass` (default: the same) against the variances,
+    from the end of the first window that has found them.
+    """
     if mass not in ("identity", "diagonal"):
         raise ValueError(f"mass must be 'identity' or 'diagonal'; got {mass!r}")
     if num_burnin < 1:
@@ -71,6 +79,7 @@ def windows(
         raise ValueError(f"target_acceptance must be in (0, 1); got {target_acceptance}")
     start, advance, final = dual_averaging()
     schedule = build_schedule(num_burnin)
+    later = length if length_with_mass is None else length_with_mass
     is_slow = jnp.array([stage == 1 for stage, _ in schedule]) & (mass == "diagonal")
     is_end = jnp.array([end for _, end in schedule]) & (mass == "diagonal")
 
@@ -93,7 +102,8 @@ def windows(
         if mass == "diagonal":
             state = choose(is_slow[index], welford(state, position), state)
             restarted, inverse_mass = _end_window(state, lambda x: _as_arrays(start(x), dtype))
-            tuning = tuning._replace(inverse_mass=choose(is_end[index], inverse_mass, tuning.inverse_mass))
+            found = tuning._replace(inverse_mass=inverse_mass, length=jnp.asarray(later, dtype))
+            tuning = choose(is_end[index], found, tuning)
             state = choose(is_end[index], restarted, state)
         current, settled = jnp.exp(state.averaging.log_x), final(state.averaging)
         step_size = jnp.where(index == num_burnin - 1, settled, current)
@@ -101,9 +111,19 @@ def windows(
 
     name = (
         f"windows({num_burnin}, initial_step_size={initial_step_size}, mass={mass}, "
-        f"target_acceptance={target_acceptance}, length={length})"
+        f"target_acceptance={target_acceptance}, length={length}, "
+        f"length_with_mass={later})"
     )
     return Tuner(name, init, update)
+
+
+def check_mass(step_size: float | None, mass: Mass | None) -> None:
+    """`ValueError` if a mass other than unit masses is wanted along with a given step size."""
+    if step_size is not None and mass not in (None, "identity"):
+        raise ValueError(
+            "adaptation, also of the mass, only happens with step_size=None; "
+            f"got mass={mass!r} with step_size={step_size}"
+        )
 
 
 def leaf_sizes(target: Target) -> dict[str, int]:

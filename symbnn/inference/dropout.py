@@ -59,7 +59,10 @@ def dropout(
     batch_size: int = 100,
     optimizer: str = "adam",
     learning_rate: float = 1e-3,
+    momentum: float = 0.9,
     schedule: str = "constant",
+    milestones: tuple[int, ...] = (),
+    decay: float = 0.1,
     initial: Params | None = None,
     progress: ProgressCallback | None = None,
 ) -> ModeMethod:
@@ -68,7 +71,7 @@ def dropout(
     `units` names the groups of the model's spec that are dropped (default: all hidden units).
     Diagnostics: `loss` (epochs,), `num_nonfinite`.
     """
-    recipe = Recipe(epochs, batch_size, optimizer, learning_rate, schedule=schedule)
+    recipe = Recipe(epochs, batch_size, optimizer, learning_rate, momentum, schedule, milestones, decay)
     check_count("masks_per_batch", masks_per_batch)
     if batch_size % masks_per_batch:
         raise ValueError(f"batch_size {batch_size} does not divide into {masks_per_batch} parts")

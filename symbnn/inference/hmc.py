@@ -5,7 +5,8 @@
 
 The kernel is our own: BlackJAX keeps the energy in one float, which at a million weights is too coarse (see
 `kernels`); here every difference is formed weight by weight, so acceptance is right in float32. The default
-trajectory is π σ √T / 2, a quarter of the period of the prior's own oscillation.
+trajectory is π σ √T / 2, a quarter of the period of the prior's own oscillation; measured against a diagonal
+mass, whose inverse is the variances, every weight has unit scale and the quarter period is π / 2.
 """
 
 import math
@@ -23,6 +24,9 @@ from symbnn.inference.chains import EVERYWHERE, Placement
 from symbnn.inference.kernels import ChainDensity, Info, Kernel, Tuning, is_divergence
 from symbnn.inference.storage import IN_MEMORY, Storage
 from symbnn.types import Key, Params, Samples
+
+MAX_NUM_STEPS = 1000
+"""Of a trajectory while the step size adapts, which may be tiny for a while."""
 
 
 class HMCState(NamedTuple):
@@ -45,7 +49,7 @@ def hmc(
     thinning: int = 1,
     mass: adaptation.Mass = "identity",
     target_acceptance: float = 0.8,
-    max_num_steps: int = 1000,
+    max_num_steps: int | None = None,
     initial: Samples | None = None,
     chunk_size: int | None = None,
     placement: Placement = EVERYWHERE,
@@ -56,25 +60,33 @@ def hmc(
     """HMC over the weights of a network.
 
     `step_size=None` adapts it by windows in the burn-in (towards `target_acceptance`), with a diagonal mass
-    matrix if asked. `num_steps` leapfrog steps, or as many as `trajectory` / `step_size`; `jitter` in [0, 1)
-    makes each step size uniform on ±jitter around its value. Chains start from prior draws, or from
-    `initial`, one network per chain. See `driver.run` for the other settings and the diagnostics.
+    matrix if asked. `num_steps` leapfrog steps, or as many as `trajectory` / `step_size`, when adapting at
+    most `max_num_steps` (1000); `jitter` in [0, 1) makes each step size uniform on ±jitter around its value.
+    Chains start from prior draws, or from `initial`, one network per chain. See `driver.run` for the other
+    settings and the diagnostics.
     """
     run = driver.check_run(
         driver.Run(
-            num_chains,
-            num_samples,
-            num_burnin,
-            thinning,
-            chunk_size,
-            initial,
-            placement,
-            storage,
-            progress,
-            sink,
+            num_chains=num_chains,
+            num_samples=num_samples,
+            num_burnin=num_burnin,
+            thinning=thinning,
+            chunk_size=chunk_size,
+            initial=initial,
+            placement=placement,
+            storage=storage,
+            progress=progress,
+            sink=sink,
         )
     )
     _check(step_size, num_steps, trajectory, jitter)
+    adaptation.check_mass(step_size, mass)
+    if max_num_steps is not None and (step_size is not None or num_steps is not None):
+        raise ValueError(
+            "max_num_steps bounds trajectory / step_size while step_size adapts; with step_size or num_steps "
+            f"given there is nothing to bound; got max_num_steps={max_num_steps}"
+        )
+    most = MAX_NUM_STEPS if max_num_steps is None else max_num_steps
 
     def method(key: Key, target: Target) -> Fit:
         length = default_trajectory(target) if trajectory is None else trajectory
@@ -86,24 +98,25 @@ def hmc(
                 mass=mass,
                 target_acceptance=target_acceptance,
                 length=length,
+                length_with_mass=0.5 * math.pi if trajectory is None else trajectory,
             )
         else:
             steps = num_steps or max(1, math.ceil(length / step_size - 1e-6))
             tuner = adaptation.fixed(step_size=step_size, length=steps * step_size)
-        name = f"hmc(num_steps={steps}, jitter={jitter}, {tuner.name})"
-        kernel = build_kernel(num_steps=steps, jitter=jitter, max_num_steps=max_num_steps)
+        name = f"hmc(num_steps={steps}, max_num_steps={most}, jitter={jitter}, {tuner.name})"
+        kernel = build_kernel(num_steps=steps, jitter=jitter, max_num_steps=most)
         return driver.run(key, target, kernel, tuner, run, name=name)
 
     return method
 
 
 def default_trajectory(target: Target) -> float:
-    """π σ √T / 2 with σ² the mean prior variance of a weight."""
+    """π σ √T / 2 with σ² the mean prior variance of a weight: for unit masses."""
     num_weights = sum(adaptation.leaf_sizes(target).values())
     return 0.5 * math.pi * adaptation.prior_radius(target) / math.sqrt(num_weights)
 
 
-def build_kernel(*, num_steps: int | None, jitter: float = 0.0, max_num_steps: int = 1000) -> Kernel:
+def build_kernel(*, num_steps: int | None, jitter: float = 0.0, max_num_steps: int = MAX_NUM_STEPS) -> Kernel:
     """The Markov kernel; without `num_steps`, as many as the tuned length and step size say."""
 
     def init(key: Key, params: Params, density: ChainDensity) -> HMCState:

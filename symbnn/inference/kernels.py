@@ -89,14 +89,6 @@ class Kernel(NamedTuple):
     step: Callable[[Key, Any, Tuning, ChainDensity], tuple[Any, Info]]
 
 
-class Adaptation(NamedTuple):
-    """How tuning follows the transitions of the burn-in; frozen afterwards."""
-
-    init: Callable[[Params], tuple[Tuning, Any]]
-    update: Callable[[Array, Any, Tuning, Params, Info], tuple[Tuning, Any]]
-    """(index of the transition, state, tuning, position, info) -> (tuning, state)."""
-
-
 def chain_density(target: Target, log_likelihood: Callable[[Params], Array]) -> ChainDensity:
     """The density of `target` with the log-likelihood of where the data lies."""
     return ChainDensity(log_likelihood, target.prior.log_probs, target.temperature)

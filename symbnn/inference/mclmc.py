@@ -60,16 +60,16 @@ def mclmc(
     """
     run = driver.check_run(
         driver.Run(
-            num_chains,
-            num_samples,
-            num_burnin,
-            thinning,
-            chunk_size,
-            initial,
-            placement,
-            storage,
-            progress,
-            sink,
+            num_chains=num_chains,
+            num_samples=num_samples,
+            num_burnin=num_burnin,
+            thinning=thinning,
+            chunk_size=chunk_size,
+            initial=initial,
+            placement=placement,
+            storage=storage,
+            progress=progress,
+            sink=sink,
         )
     )
     _check(step_size, length, kernel, energy_variance)

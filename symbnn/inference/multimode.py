@@ -52,6 +52,8 @@ def multimode(method: ModeMethod, *, members: Method | Samples) -> Method:
             "multimode takes a method around one mode (variational, swag, laplace, sgmcmc, dropout); "
             f"got {method!r}"
         )
+    if method.initial is not None:
+        raise ValueError("multimode starts from its members; the method's own `initial` would be ignored")
 
     def many(key: Key, target: Target) -> Fit:
         networks, before = members, {}

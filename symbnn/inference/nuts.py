@@ -41,7 +41,7 @@ def nuts(
     step_size: float | None = None,
     max_doublings: int = 10,
     thinning: int = 1,
-    mass: adaptation.Mass = "diagonal",
+    mass: adaptation.Mass | None = None,
     target_acceptance: float = 0.8,
     initial: Samples | None = None,
     chunk_size: int | None = None,
@@ -53,24 +53,26 @@ def nuts(
     """NUTS over the weights of a network: trajectories that end when they turn back.
 
     `step_size=None` adapts it by windows in the burn-in, with a diagonal mass matrix unless `mass` is
-    "identity". A trajectory has at most 2^`max_doublings` steps. See `driver.run` for the rest.
+    "identity"; a given `step_size` goes with unit masses. A trajectory has at most 2^`max_doublings` steps.
+    See `driver.run` for the rest.
     """
     run = driver.check_run(
         driver.Run(
-            num_chains,
-            num_samples,
-            num_burnin,
-            thinning,
-            chunk_size,
-            initial,
-            placement,
-            storage,
-            progress,
-            sink,
+            num_chains=num_chains,
+            num_samples=num_samples,
+            num_burnin=num_burnin,
+            thinning=thinning,
+            chunk_size=chunk_size,
+            initial=initial,
+            placement=placement,
+            storage=storage,
+            progress=progress,
+            sink=sink,
         )
     )
     if step_size is not None and not step_size > 0:
         raise ValueError(f"step_size must be positive; got {step_size}")
+    adaptation.check_mass(step_size, mass)
     if max_doublings < 1:
         raise ValueError(f"max_doublings must be at least 1; got {max_doublings}")
 
@@ -79,7 +81,7 @@ def nuts(
             tuner = adaptation.windows(
                 num_burnin,
                 initial_step_size=adaptation.first_step_size(target),
-                mass=mass,
+                mass=mass or "diagonal",
                 target_acceptance=target_acceptance,
             )
         else:

@@ -76,7 +76,10 @@ def variational(
     batch_size: int = 100,
     optimizer: str = "adam",
     learning_rate: float = 1e-3,
+    momentum: float = 0.9,
     schedule: str = "constant",
+    milestones: tuple[int, ...] = (),
+    decay: float = 0.1,
     initial: Params | None = None,
     initial_std: float = 0.05,
     reparametrisation: str = "local",
@@ -88,7 +91,7 @@ def variational(
     `initial` is the mean at the start (a trained network, or by default the model's initialisation), with
     standard deviation `initial_std` everywhere. Diagnostics: `loss` (epochs,), `num_nonfinite`.
     """
-    recipe = Recipe(epochs, batch_size, optimizer, learning_rate, schedule=schedule)
+    recipe = Recipe(epochs, batch_size, optimizer, learning_rate, momentum, schedule, milestones, decay)
     local = lookup(REPARAMETRISATIONS, reparametrisation, "reparametrisation")
     check_count("num_draws", num_draws)
     if not initial_std > 0:
