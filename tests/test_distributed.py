@@ -26,7 +26,7 @@ def start_process(rank, port, directory):
         **os.environ,
         "JAX_PLATFORMS": "cpu",
         "JAX_CPU_COLLECTIVES_IMPLEMENTATION": "gloo",
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
+        "JAX_NUM_CPU_DEVICES": "2",
         "SYMBNN_COORDINATOR": f"localhost:{port}",
         "SYMBNN_NUM_PROCESSES": "2",
         "SYMBNN_PROCESS": str(rank),

@@ -61,7 +61,8 @@ def gather(fit: Fit) -> Fit:
     if not isinstance(fit.posterior, Empirical):
         raise ValueError(f"gather needs draws in memory; got a {type(fit.posterior).__name__}")
     chains = _all(fit.diagnostics["chains"])
-    order = np.argsort(chains)
+    # Where the data of a chain lies on several processes, each of them holds the chain.
+    order = np.unique(chains, return_index=True)[1]
 
     def ordered(array: Any) -> np.ndarray:
         return np.concatenate(list(_all_ragged(np.asarray(array))))[order]

@@ -1,8 +1,8 @@
 """A loop whose length the compiler does not know.
 
-XLA unrolls a loop of known length one and then fuses its body with what surrounds it, which changes the last
-bits of the results. Draws must not depend on how many chains share a device or how many draws share a chunk,
-so these loops take their length at run time: the body is then compiled alike whatever the length.
+XLA unrolls a loop of known length one and may then fuse its body with what surrounds it, which can change the
+last bits of the results. Draws must not depend on how many chains share a device or how many draws share
+a chunk, so these loops take their length at run time: the body is then compiled alike whatever the length.
 """
 
 from collections.abc import Callable
