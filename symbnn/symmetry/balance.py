@@ -4,48 +4,22 @@ Minimises the posynomial m(u) of `posynomial`. At the minimum every unit is bala
 outgoing squared weights are equal: they form a flow from the inputs (and biases) to the outputs. In a chain
 without biases every layer then has the same mass. Laurent, Aldea & Franchi (2024); the sweeps generalise
 Stock et al., "Equi-normalization of neural networks" (2019), to any exponents.
-
-A sweep updates all units at once. With P and N the positive and negative pull on a unit and E± the largest
-Σ|c| of a term that pulls so, convexity of exp bounds m by a sum of one-unit functions with the minimum
-
-    u ← u + log(N / P) / (2 (E₊ + E₋)),
-
-so no sweep can raise the mass. A damped Newton method finishes, in float64: the residual is squared in the
-mass, which float32 would not resolve.
 """
 
-from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 
 from symbnn import tree
 from symbnn.symmetry.act import Element, act, identity, multiplier
+from symbnn.symmetry.minimum import DENSE_UNKNOWNS, Limits, Minimum, minimise, minimise_on_host
 from symbnn.symmetry.pieces import join, split
-from symbnn.symmetry.posynomial import (
-    Logs,
-    Term,
-    degenerate_groups,
-    exponents_one,
-    flow,
-    mass,
-    squares,
-    terms,
-)
+from symbnn.symmetry.posynomial import Logs, Term, degenerate_groups, exponents_one, squares, terms
 from symbnn.symmetry.spec import SymmetrySpec, check_params
 from symbnn.types import Params
-
-# Up to here the Hessian is built and factorised; above, conjugate gradients only multiply with it.
-DENSE_UNKNOWNS = 256
-# Pull below this share of the largest one is no pull at all: squared weights of float32 zeros and denormals.
-DEAD = 1e-30
-
-
-Value = Callable[[jax.Array], jax.Array]
 
 
 class Balanced(NamedTuple):
@@ -85,7 +59,10 @@ def balance(
     # Masses and scales go back in the precision that the caller works in.
     dtype = jnp.zeros(()).dtype
     with jax.enable_x64(True):
-        found = _balance(spec, parts, params, count_bias, max_sweeps, max_steps, tolerance)
+        unknowns = sum(value.size for value in identity(spec).scales.values())
+        is_traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(params))
+        solve = _balance if is_traced or unknowns <= DENSE_UNKNOWNS else _balance_on_host
+        found = solve(spec, parts, params, count_bias, Limits(max_sweeps, max_steps, tolerance))
         return jax.tree.map(
             lambda leaf: leaf.astype(dtype) if leaf.dtype == jnp.float64 else leaf,
             found._replace(params=None),
@@ -106,143 +83,54 @@ def _parts(spec: SymmetrySpec, count_bias: bool) -> tuple[Term, ...]:
     return parts
 
 
-@partial(jax.jit, static_argnames=("spec", "parts", "count_bias", "max_sweeps", "max_steps", "tolerance"))
+@partial(jax.jit, static_argnames=("spec", "parts", "count_bias", "limits"))
 def _balance(
+    spec: SymmetrySpec, parts: tuple[Term, ...], params: Params, count_bias: bool, limits: Limits
+) -> Balanced:
+    weights, rest = squares(spec, params, count_bias)
+    minimum = minimise(spec, parts, weights, limits)
+    return _rescaled(spec, parts, params, weights, rest, minimum, count_bias)
+
+
+def _balance_on_host(
+    spec: SymmetrySpec, parts: tuple[Term, ...], params: Params, count_bias: bool, limits: Limits
+) -> Balanced:
+    """The same in three smaller programs: one for all would take a large network a minute to compile."""
+    weights, rest = _squares(spec, params, count_bias)
+    minimum = minimise_on_host(spec, parts, weights, limits)
+    return _rescaled_jitted(spec, parts, params, weights, rest, minimum, count_bias)
+
+
+def _rescaled(
     spec: SymmetrySpec,
     parts: tuple[Term, ...],
     params: Params,
+    weights: tuple[jax.Array, ...],
+    rest: jax.Array,
+    minimum: Minimum,
     count_bias: bool,
-    max_sweeps: int,
-    max_steps: int,
-    tolerance: float,
 ) -> Balanced:
-    weights, rest = squares(spec, params, count_bias)
-    zero = jax.tree.map(lambda one: jnp.zeros(one.shape, jnp.float64), identity(spec).scales)
-    ones = jax.tree.map(jnp.ones_like, zero)
-    before = mass(spec, parts, weights, zero, zero, ones)
-    logs, alive, residual = _minimise(spec, parts, weights, zero, max_sweeps, max_steps, tolerance)
-    element = identity(spec)._replace(scales={name: jnp.exp(value) for name, value in logs.items()})
+    scales = {name: jnp.exp(value) for name, value in minimum.logs.items()}
+    element = identity(spec)._replace(scales=scales)
     scaled = act(spec, element, jax.tree.map(_widened, params))
     if count_bias:
-        scaled = _without_dead(spec, alive, scaled)
-    after = sum(squares(spec, scaled, count_bias)[0][i].sum() for i in range(len(parts))) + rest
+        scaled = _without_dead(spec, minimum.alive, scaled)
+    after, _ = squares(spec, scaled, count_bias)
     return Balanced(
         jax.tree.map(lambda new, old: new.astype(old.dtype), scaled, params),
-        before + rest,
-        after,
-        residual,
-        {name: jnp.sum(jnp.any(value == 0, axis=0), dtype=jnp.int32) for name, value in alive.items()},
+        rest + sum(weight.sum() for weight in weights),
+        rest + sum(weight.sum() for weight in after),
+        minimum.residual,
+        {
+            name: jnp.sum(jnp.any(value == 0, axis=0), dtype=jnp.int32)
+            for name, value in minimum.alive.items()
+        },
         element,
     )
 
 
-class _State(NamedTuple):
-    """What the minimisation carries; arrays over all units, flat."""
-
-    logs: jax.Array
-    alive: jax.Array
-    residual: jax.Array
-    decrement: jax.Array
-    """Newton's, relative to the mass: about twice the distance to the minimum."""
-    step: jax.Array
-
-
-def _minimise(
-    spec: SymmetrySpec,
-    parts: tuple[Term, ...],
-    weights: tuple[jax.Array, ...],
-    zero: Logs,
-    max_sweeps: int,
-    max_steps: int,
-    tolerance: float,
-) -> tuple[Logs, Logs, jax.Array]:
-    """Sweeps, then damped Newton steps; units that turn out dead are taken out on the way."""
-    start, unravel = ravel_pytree(zero)
-    reach = ravel_pytree(
-        {
-            name: jnp.stack([jnp.full(value.shape[1:], _reach(parts, name, k)) for k in range(len(value))])
-            for name, value in zero.items()
-        }
-    )[0]
-
-    endless = jnp.array(jnp.inf, start.dtype)
-
-    def advance(state: _State) -> _State:
-        def pull(u: jax.Array) -> tuple[jax.Array, jax.Array]:
-            both = flow(spec, parts, weights, unravel(u), unravel(state.alive))
-            return ravel_pytree(both.positive)[0], ravel_pytree(both.negative)[0]
-
-        (down, up), change_of_pull = jax.linearize(pull, state.logs)
-        alive = state.alive * (jnp.minimum(down, up) > DEAD * jnp.max(jnp.maximum(down, up)))
-        is_settled = jnp.all(alive == state.alive)
-        total = jnp.where(alive > 0, down + up, 1)
-        gap = jnp.max(alive * jnp.abs(down - up) / total)
-
-        def sweep() -> tuple[jax.Array, jax.Array]:
-            ratio = jnp.where(alive > 0, up, 1) / jnp.where(alive > 0, down, 1)
-            return state.logs + jnp.log(ratio) / (2 * reach), endless
-
-        def newton() -> tuple[jax.Array, jax.Array]:
-            def curved(v: jax.Array) -> jax.Array:
-                more_down, more_up = change_of_pull(alive * v)
-                return 2 * alive * (more_down - more_up) + (1 - alive) * v
-
-            # 4 (in + out) is the Hessian's diagonal where all exponents are ±1, and of its size elsewhere.
-            diagonal = jnp.where(alive > 0, 4 * total, 1)
-            slope = 2 * alive * (down - up)
-            change = _direction(curved, slope, diagonal)
-            decrement = -jnp.vdot(slope, change)
-
-            def value(u: jax.Array) -> jax.Array:
-                return mass(spec, parts, weights, unravel(u), unravel(u), unravel(alive))
-
-            stepped = _backtracked(value, state.logs, change, decrement)
-            return stepped, decrement / jnp.sum(alive * total)
-
-        is_sweep = (state.step < max_sweeps) | ~is_settled
-        logs, decrement = jax.lax.cond(is_sweep, sweep, newton)
-        return _State(logs, alive, gap, decrement, state.step + 1)
-
-    first = _State(start, jnp.ones_like(start), endless, endless, jnp.array(0))
-    end = jax.lax.while_loop(
-        lambda state: (state.decrement > tolerance) & (state.step < max_sweeps + max_steps), advance, first
-    )
-    return unravel(end.logs), unravel(end.alive), end.residual
-
-
-def _reach(parts: tuple[Term, ...], group: str, generator: int) -> float:
-    """E₊ + E₋ of the bound in the module's docstring."""
-    largest = {1: 0.0, -1: 0.0}
-    for part in parts:
-        for exponent in part.exponents().get((group, generator), []):
-            side = 1 if exponent > 0 else -1
-            largest[side] = max(largest[side], float(part.degree()))
-    return sum(largest.values())
-
-
-def _direction(product: Value, slope: jax.Array, diagonal: jax.Array) -> jax.Array:
-    """Newton's: minus the inverse Hessian times the slope."""
-    if slope.size > DENSE_UNKNOWNS:
-        return jax.scipy.sparse.linalg.cg(product, -slope, tol=1e-8, maxiter=1000, M=lambda v: v / diagonal)[
-            0
-        ]
-    size = 1 / jnp.sqrt(diagonal)
-    # Unit diagonal, and a ridge at the level of rounding for directions that no term depends on.
-    hessian = jax.vmap(product)(jnp.eye(slope.size)) * jnp.outer(size, size)
-    factor = jax.scipy.linalg.cho_factor(hessian + 1e-14 * jnp.eye(slope.size))
-    return -size * jax.scipy.linalg.cho_solve(factor, size * slope)
-
-
-def _backtracked(value: Value, u: jax.Array, change: jax.Array, decrement: jax.Array) -> jax.Array:
-    """Halve the step until the mass falls as it should, up to rounding."""
-    here = value(u)
-
-    def is_too_long(step: jax.Array) -> jax.Array:
-        allowed = here * (1 + 1e-15) - 1e-4 * step * decrement
-        return (value(u + step * change) > allowed) & (step > 1e-12)
-
-    step = jax.lax.while_loop(is_too_long, lambda s: s / 2, jnp.ones((), u.dtype))
-    return u + step * change
+_squares = jax.jit(squares, static_argnames=("spec", "count_bias"))
+_rescaled_jitted = jax.jit(_rescaled, static_argnames=("spec", "parts", "count_bias"))
 
 
 def _without_dead(spec: SymmetrySpec, alive: Logs, params: Params) -> Params:
