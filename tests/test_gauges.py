@@ -145,3 +145,55 @@ def test_bad_input_is_named():
         symmetry.normalise(spec, params, scale=0.0)
     with pytest.raises(ValueError, match="missing leaves"):
         symmetry.canonicalise(spec, {"out": params["out"]})
+
+
+def test_recurrent_units_have_one_canonical_sign():
+    """A recurrent matrix flips on both axes, so a unit's sign may not be read from it."""
+
+    def apply(params, sequence):
+        def step(state, x):
+            return jnp.tanh(x @ params["w"] + state @ params["u"] + params["bias"]), None
+
+        return jax.lax.scan(step, jnp.zeros((sequence.shape[1], 4)), sequence)[0] @ params["out"]
+
+    keys = jax.random.split(jax.random.key(0), 5)
+    shapes = {"w": (2, 4), "u": (4, 4), "bias": (4,), "out": (4, 3)}
+    params = {n: jax.random.normal(k, s) for k, (n, s) in zip(keys, shapes.items(), strict=False)}
+    spec = symmetry.discover(apply, params, jnp.zeros((5, 3, 2)))
+    assert [group.num_signs for group in spec.groups] == [1]
+    canonical = symmetry.canonicalise(spec, params)
+    for seed in range(5):
+        moved = symmetry.act(spec, symmetry.random_element(spec, jax.random.key(seed)), params)
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5),
+            symmetry.canonicalise(spec, moved),
+            canonical,
+        )
+
+
+def test_weights_that_cancel_still_have_a_sign():
+    params = {
+        "w": jnp.array([[1.0, 2.0], [-1.0, 1.0], [-2.0, 3.0], [2.0, 1.0]]),
+        "v": jnp.array([[1.0, 2.0], [3.0, 5.0]]),
+    }
+    spec = symmetry.discover(lambda p, x: jnp.tanh(x @ p["w"]) @ p["v"], params, jnp.zeros((1, 4)))
+    params["w"] = params["w"].at[:, 0].set(jnp.array([3.0, -1.0, -2.0, 0.0]))
+    flipped = {"w": params["w"].at[:, 0].multiply(-1), "v": params["v"].at[0].multiply(-1)}
+    jax.tree.map(
+        np.testing.assert_array_equal,
+        symmetry.canonicalise(spec, params),
+        symmetry.canonicalise(spec, flipped),
+    )
+
+
+def test_a_matrix_named_b_is_no_bias():
+    keys = jax.random.split(jax.random.key(0), 3)
+    shapes = {"a": (3, 4), "b": (4, 5), "c": (5, 2)}
+    params = {n: jax.random.normal(k, s) for k, (n, s) in zip(keys, shapes.items(), strict=True)}
+
+    def apply(p, x):
+        return jax.nn.relu(jax.nn.relu(x @ p["a"]) @ p["b"]) @ p["c"]
+
+    spec = symmetry.discover(apply, params, jnp.zeros((1, 3)))
+    unit = symmetry.normalise(spec, params)
+    np.testing.assert_allclose(jnp.linalg.norm(unit["b"], axis=0), jnp.ones(5), rtol=1e-5)

@@ -98,3 +98,14 @@ def test_kendall_tau_is_scipys_of_the_ranks(seed, n):
 def test_kendall_tau_refuses_unequal_orders():
     with pytest.raises(ValueError, match="one shape"):
         symmetry.kendall_tau(np.arange(3), np.arange(4))
+
+
+def test_stacked_elements_give_one_number_per_network():
+    params = {"w": jnp.zeros((3, 6)), "u": jnp.zeros((6, 5)), "v": jnp.zeros((5, 2))}
+    spec = symmetry.from_axes({"w": (None, "h"), "u": ("h", "k"), "v": ("k", None)}, params)
+    elements = jax.vmap(lambda key: symmetry.random_element(spec, key))(
+        jax.random.split(jax.random.key(0), 4)
+    )
+    counts = symmetry.number_of_transpositions(elements)
+    one = [symmetry.number_of_transpositions(jax.tree.map(lambda a, i=i: a[i], elements)) for i in range(4)]
+    np.testing.assert_array_equal(counts, one)

@@ -13,8 +13,19 @@ BIAS_NAMES = frozenset({"bias", "b", "beta", "offset"})
 
 
 def is_bias(leaf: Leaf) -> bool:
-    """Whether the leaf's name is that of an added vector, in Flax, Haiku, Equinox or PyTorch."""
-    return leaf.name.rsplit("/", 1)[-1] in BIAS_NAMES
+    """Whether the leaf is an added vector: so named in Flax, Haiku, Equinox or PyTorch, and reading nothing.
+
+    The name alone would take a matrix `b` for a bias.
+    """
+    wide = [factor for _, factor in leaf.factors() if factor.size > 1]
+    writes_only = all(
+        # The bias of the last layer has one axis, which no group relabels.
+        (factor.group is not None or len(wide) == 1)
+        and factor.role != "consumes"
+        and all(e >= 0 for e in factor.scales)
+        for factor in wide
+    )
+    return writes_only and leaf.name.rsplit("/", 1)[-1] in BIAS_NAMES
 
 
 def is_weight(leaf: Leaf) -> bool:

@@ -91,7 +91,7 @@ def _normalised(
 
 
 def _signed(spec: SymmetrySpec, group: Group, generator: int, params: Params) -> Params:
-    """Flip units so that their incoming weights have a positive sum."""
+    """Flip units so that most of their incoming weight is positive."""
 
     def is_odd(one: Occurrence, k: int) -> bool:
         return one.piece.factors[one.axis].signs[k] % 2 == 1
@@ -99,14 +99,27 @@ def _signed(spec: SymmetrySpec, group: Group, generator: int, params: Params) ->
     found = [one for one in occurrences(spec, group, params) if is_odd(one, generator)]
     # Later generators must not undo this one, so prefer weights that only this and earlier ones flip.
     alone = [one for one in found if not any(is_odd(one, k) for k in range(generator + 1, group.num_signs))]
-    written = [one for one in alone or found if one.is_written and not one.is_added]
-    chosen = kernels_first(group, written) or alone or found
+    # A recurrent matrix flips with the group on its other axis too, so it says nothing about one unit.
+    simple = [one for one in alone or found if _carries_once(one, group)] or alone or found
+    written = [one for one in simple if one.is_written and not one.is_added]
+    chosen = kernels_first(group, written) or simple
     if not chosen:
         return params
-    total = jnp.sum(rows(group, chosen), axis=-1)
+    weights = rows(group, chosen)
     element = identity(spec)
-    signs = element.signs[group.name].astype(total.dtype).at[generator].set(jnp.where(total < 0, -1, 1))
+    signs = element.signs[group.name].astype(weights.dtype).at[generator].set(_majority(weights))
     return act(spec, element._replace(signs=element.signs | {group.name: signs}), params)
+
+
+def _carries_once(one: Occurrence, group: Group) -> bool:
+    return sum(factor.group == group.name for factor in one.piece.factors) == 1
+
+
+def _majority(weights: jax.Array) -> jax.Array:
+    """±1 per unit: the sign of Σ w, or of Σ w³ where the weights cancel but for rounding."""
+    total, size = jnp.sum(weights, axis=-1), jnp.sum(jnp.abs(weights), axis=-1)
+    cancels = jnp.abs(total) <= 100 * jnp.finfo(weights.dtype).eps * size
+    return jnp.where(jnp.where(cancels, jnp.sum(weights**3, axis=-1), total) < 0, -1, 1)
 
 
 def _order(touching: jax.Array, written: jax.Array) -> np.ndarray:

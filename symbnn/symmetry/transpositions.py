@@ -21,13 +21,17 @@ def number_of_transpositions(
 ) -> Int[Array, "*batch"]:
     """Least number of swaps that makes a permutation; the sum over groups for an element or a dict of them.
 
-    An element must be of one network: `jax.vmap` this function over stacked ones.
+    Stacked elements, as `align` returns them, give one number per network. Where permutations vary over other
+    groups, `jax.vmap` this function over the networks.
     """
     if isinstance(permutation, Element):
         permutation = permutation.permutations
     if isinstance(permutation, Mapping):
-        counts = [jnp.sum(number_of_transpositions(value)) for value in permutation.values()]
-        return jnp.sum(jnp.stack(counts)) if counts else jnp.zeros((), int)
+        counts = [number_of_transpositions(value) for value in permutation.values()]
+        leading = min((count.ndim for count in counts), default=0)
+        # The axes that all groups share are those of stacked networks; the others are of the group itself.
+        sums = [count.sum(tuple(range(leading, count.ndim))) for count in counts]
+        return jnp.sum(jnp.stack(sums), axis=0) if sums else jnp.zeros((), int)
     permutation = jnp.asarray(permutation)
     units = permutation.shape[-1]
     labels = jnp.broadcast_to(jnp.arange(units), permutation.shape)

@@ -168,6 +168,8 @@ def check_samples(spec: SymmetrySpec, samples: Samples) -> None:
     if tree.num_samples(samples) == 0:
         raise ValueError("there are no samples: the leading axis of every leaf has length 0")
     for name, leaf in tree.named_leaves(samples).items():
+        if jnp.issubdtype(leaf.dtype, jnp.complexfloating):
+            raise ValueError(f"leaf {name!r} is complex; only real weights can be matched")
         if jnp.issubdtype(leaf.dtype, jnp.floating) and not bool(jnp.all(jnp.isfinite(leaf))):
             raise ValueError(f"leaf {name!r} has values that are not finite; they cannot be matched")
 

@@ -76,5 +76,7 @@ def _weight_pieces(spec: SymmetrySpec, floating: frozenset[str], samples: Sample
 
 def _moved_pieces(spec: SymmetrySpec, leaf: Leaf, array: jax.Array) -> list[jax.Array]:
     described = piece_factors(leaf.axes)
+    # Sums of squares of float16 weights overflow at 65,504.
+    array = array.astype(jnp.promote_types(array.dtype, jnp.float32))
     pieces = jax.vmap(lambda one: [piece.array for piece in split(leaf.axes, one)])(array)
     return [piece for factors, piece in zip(described, pieces, strict=True) if is_moved(spec, factors)]
