@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from symbnn import density, inference, tree
+from symbnn.inference import report
 from symbnn.inference.hmc import HMCState, build_kernel, default_trajectory, kinetic_difference, leapfrog
 from symbnn.inference.kernels import ChainDensity, Tuning, chain_density
 from symbnn.inference.report import Tally, verdict
@@ -173,7 +174,7 @@ def test_predictions_alone_are_those_of_the_draws(base_run):
 
 def test_progress_and_diagnostics(base_run):
     target, fit, reports = base_run
-    assert [report[:3] for report in reports] == [("burn-in", 3, 3), ("sampling", 4, 8), ("sampling", 8, 8)]
+    assert [one[:3] for one in reports] == [("burn-in", 3, 3), ("sampling", 4, 8), ("sampling", 8, 8)]
     assert fit.diagnostics["num_gradients"].tolist() == [11 * 4, 11 * 4]
     log_densities = jax.jit(jax.vmap(target.log_density))(fit.posterior.samples).reshape(2, 8)
     np.testing.assert_allclose(fit.diagnostics["log_density"], log_densities, rtol=1e-5)
@@ -194,6 +195,13 @@ def test_chains_in_trouble_are_named():
         "chain 5 accepted 5.0% of its proposals: step size 0.5 is too large; "
         "chain 6: 7 of 100 transitions diverged"
     )
+
+
+def test_trouble_is_a_warning(base_run, monkeypatch):
+    monkeypatch.setattr(report, "LOW_ACCEPTANCE", 1.1)
+    with pytest.warns(RuntimeWarning, match="chain 0 accepted"):
+        fit = inference.hmc(**SETTINGS, num_samples=8, chunk_size=4)(jax.random.key(0), base_run.target)
+    assert "chain 1 accepted" in fit.diagnostics["verdict"]
 
 
 def test_a_start_without_a_density_is_refused(base_run):

@@ -8,15 +8,19 @@ import time
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from symbnn import density, inference
+from symbnn.inference.storage import fingerprint
 from symbnn.io import ChunkStore
 from tests.inference_cases import conjugate
 from tests.resume_run import NUM_CHUNKS, SETTINGS, run
 
 ROOT = Path(__file__).parent.parent
+KEY = jax.random.key(7)
+HERE = inference.Placement(devices=jax.devices()[:1])
 
 
 class Watched:
@@ -84,6 +88,16 @@ def test_a_finished_run_is_read_and_a_longer_one_goes_on(finished, tmp_path):
     np.testing.assert_array_equal(draws[:, :-4].reshape(-1, 3, 1), expected["out"]["kernel"])
 
 
+def test_a_longer_run_goes_on_with_default_settings(tmp_path):
+    settings = {"num_chains": 2, "num_burnin": 2, "step_size": 0.01, "num_steps": 2, "placement": HERE}
+    fits = [
+        inference.hmc(**settings, num_samples=num, sink=ChunkStore(tmp_path))(KEY, conjugate().target)
+        for num in (3, 5)
+    ]
+    short, long = (fit.posterior.by_chain()["out"]["kernel"] for fit in fits)
+    np.testing.assert_array_equal(long[:, :3], short)
+
+
 def test_stored_draws_are_read_on_demand(finished):
     directory, expected = finished
     storage = inference.Storage(collect="stored")
@@ -117,6 +131,21 @@ def test_chunks_of_another_run_are_refused(finished, key, target, settings, name
     method = inference.hmc(**{**SETTINGS, **settings}, num_samples=4, sink=ChunkStore(directory))
     with pytest.raises(ValueError, match=named):
         method(jax.random.key(key), target or conjugate().target)
+
+
+def test_constants_of_the_network_are_part_of_the_run():
+    target = conjugate().target
+
+    def scaled(factors):
+        frozen = jnp.asarray(factors, jnp.float32)
+        model = target.model._replace(
+            apply=lambda params, inputs: (inputs * frozen) @ params["out"]["kernel"]
+        )
+        return density.target(model, target.data, likelihood=target.likelihood)
+
+    first, again, other = (fingerprint(KEY, scaled(row), {}) for row in ([1, 2, 3], [1, 2, 3], [1, 2, 4]))
+    assert first == again
+    assert first["constants"] != other["constants"]
 
 
 def test_another_network_is_another_run(finished):

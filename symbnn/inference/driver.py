@@ -90,9 +90,9 @@ def run(key: Key, target: Target, kernel: Kernel, tuner: Tuner, settings: Run, *
 
     Diagnostics, per chain: `acceptance`, `divergences`, `energy_error` (root mean square), `num_gradients`,
     `step_size`, `log_density` (chain, draw), `chains` (their indices); and `seconds`, `damaged_chunks`,
-    `verdict` ("ok", or what is wrong with which chain). `acceptance`, `divergences` and `energy_error` are
-    those of the draws, without the burn-in. If every transition of every chain diverges, a `SamplingError`
-    ends the run.
+    `verdict` ("ok", or what is wrong with which chain: that is also a `RuntimeWarning`). `acceptance`,
+    `divergences` and `energy_error` are those of the draws, without the burn-in. If every transition of
+    every chain diverges, a `SamplingError` ends the run.
     """
     shapes = jax.eval_shape(target.init, jax.random.key(0))
     if has_batch_statistics(shapes):
@@ -168,6 +168,8 @@ def _loop(session: Session, shapes: Any) -> Fit:
         "seconds": time.perf_counter() - session.begun,
     }
     rates = report.diagnostics(report.add(tallies["sampling"]), step_size, chains.local_chains(session.plan))
+    if rates["verdict"] != "ok":
+        warnings.warn(rates["verdict"], RuntimeWarning, stacklevel=4)
     return _fit(session, kept, chunk, {**rates, **extra}, shapes)
 
 
@@ -274,10 +276,13 @@ def _tell(session: Session, work: Work, chunk: Chunk) -> None:
 
 
 def default_chunk_size(settings: Run, target: Target) -> int:
-    """Draws of about `OPERATIONS_PER_CHUNK` at a hundred gradients a transition; at most 50."""
+    """Draws of about `OPERATIONS_PER_CHUNK` at a hundred gradients a transition; at most 50.
+
+    It does not depend on the number of draws, so that a longer run goes on from the chunks of a shorter one.
+    """
     num_weights = tree.num_weights(jax.eval_shape(target.init, jax.random.key(0)))
     per_draw = 600.0 * num_weights * target.num_data * settings.thinning * settings.num_chains
-    return int(min(50, settings.num_samples, max(1, OPERATIONS_PER_CHUNK // per_draw)))
+    return int(min(50, max(1, OPERATIONS_PER_CHUNK // per_draw)))
 
 
 def _check_initial(settings: Run, shapes: Any) -> None:

@@ -134,12 +134,14 @@ def join_draws(chunks: list[Samples]) -> Samples:
 def fingerprint(key: Key, target: Target, settings: Mapping[str, str]) -> dict[str, str]:
     """What a stored run must agree in to be gone on with: key, data, density, settings, JAX version."""
     shapes = jax.eval_shape(target.init, jax.random.key(0))
-    jaxpr = str(jax.make_jaxpr(target.log_likelihood)(shapes, target.data))
+    closed = jax.make_jaxpr(target.log_likelihood)(shapes, target.data)
     return {
         "key": checksum(np.asarray(jax.random.key_data(key))),
         "data": ", ".join(checksum(np.asarray(leaf)) for leaf in jax.tree.leaves(target.data)),
         # Functions print with their address in this process, which is not part of what they compute.
-        "network": f"{zlib.crc32(re.sub(r'0x[0-9a-f]+', '', jaxpr).encode()):08x}",
+        "network": f"{zlib.crc32(re.sub(r'0x[0-9a-f]+', '', str(closed)).encode()):08x}",
+        # Arrays the network closes over print as variables.
+        "constants": ", ".join(checksum(np.asarray(constant)) for constant in closed.consts) or "none",
         "likelihood": target.likelihood.name,
         "prior": target.prior.name,
         "temperature": repr(target.temperature),
