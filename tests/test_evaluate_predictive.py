@@ -100,6 +100,32 @@ def test_a_posterior_is_drawn_alike_whatever_the_blocks(samples, inputs, law):
         np.testing.assert_allclose(probs, expected, atol=1e-6)
 
 
+class OnDisk:
+    """Two chains of six draws in chunks of four draws and of two."""
+
+    num_chains, num_samples = 2, SAMPLES // 2
+
+    def __init__(self, samples):
+        self.samples = samples
+
+    def sample(self, key, num):
+        raise AssertionError("all draws are wanted, none at random")
+
+    def chunks(self):
+        for rows in (slice(0, 4), slice(4, 6)):
+            yield {
+                name: np.asarray(leaf).reshape(2, 6, *leaf.shape[1:])[:, rows]
+                for name, leaf in self.samples.items()
+            }
+
+
+@pytest.mark.parametrize("law", [Empirical, OnDisk])
+@pytest.mark.parametrize("block_samples", [3, 8])
+def test_without_a_key_all_kept_networks_are_averaged(samples, inputs, logits, law, block_samples):
+    probs = evaluate.predict(apply, law(samples), inputs, block_samples=block_samples)
+    np.testing.assert_allclose(probs, softmax(logits).mean(0), atol=1e-6)
+
+
 def test_compiled_once_per_shape(samples, inputs):
     traces = []
 
@@ -145,7 +171,8 @@ def test_predict_inside_jit(samples, inputs, logits):
         ({"inputs": np.zeros((0, 5), np.float32)}, "at least one along axis 0"),
         ({"block_samples": 0}, "block_samples: expected a positive integer"),
         ({"num_samples": 3}, "these are samples already"),
-        ({"samples": Empirical({"hidden": jnp.zeros((3, 1))})}, "give key and num_samples"),
+        ({"samples": DiagonalGaussian(jnp.zeros(3), jnp.ones(3))}, "give key and num_samples"),
+        ({"samples": OnDisk(None), "num_samples": 3}, "averaged one and all"),
         ({"samples": {"a": jnp.zeros((3, 2)), "b": jnp.zeros((4, 2))}}, "'b' has shape"),
     ],
 )

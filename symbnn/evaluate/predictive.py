@@ -2,6 +2,9 @@
 
     probs = predict(model.apply, samples, inputs)                                  # (inputs, classes)
     probs = predict(model.apply, posterior, inputs, key=key, num_samples=200)      # drawn on the fly
+    probs = predict(model.apply, empirical, inputs)                                # all its networks
+
+Draws that stay in a store (`chunks()`) are read chunk by chunk, and members come in that order.
 
 Streamed over samples and inputs (`symbnn.evaluate.stream`): memory is that of one block. Repeated calls with
 the same `apply` and shapes compile nothing; pass the same function object each time, not a fresh lambda.

@@ -1,6 +1,6 @@
 """Networks applied to inputs block by block, each block of outputs folded into statistics at once.
 
-    for a block of samples:             taken from the tree, or drawn from a posterior, one key per draw
+    for a block of samples:             taken from the tree, drawn from a posterior, or read from a store
         for a block of inputs:          inside one compiled scan
             statistics = summarise(apply(samples, inputs))
         total = merge(total, statistics)
@@ -13,7 +13,7 @@ activations.
 
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -42,6 +42,18 @@ class Block(NamedTuple):
     weights: Any
 
 
+@runtime_checkable
+class Chunked(Protocol):
+    """Draws that are read piece by piece, wherever they are kept."""
+
+    num_chains: int
+    num_samples: int
+    """Per chain."""
+
+    def chunks(self) -> Iterator[Samples]:
+        """Trees with axes (chain, draw, ...)."""
+
+
 def fold(
     apply: Apply,
     samples: Any,
@@ -55,6 +67,7 @@ def fold(
 ) -> Any:
     """Statistics of all samples at all inputs; `side`: arrays along the inputs that `summarise` also gets."""
     check_inputs(inputs, block_samples, block_inputs)
+    samples = _kept(samples, key)
     mesh_axis = sample_axis(samples)
     arrays = tuple(_replicate(mesh_axis, array) for array in (inputs, *side))
     step = functools.partial(_statistics, apply, reduction, block_inputs, mesh_axis)
@@ -69,6 +82,10 @@ def blocks(
     samples: Any, size: int, *, key: Key | None = None, num_samples: int | None = None
 ) -> Iterator[Block]:
     """The samples in blocks of one shape; draw `i` of a posterior is made here from `fold_in(key, i)`."""
+    samples = _kept(samples, key)
+    if is_chunked(samples):
+        yield from _read(samples, size)
+        return
     mesh_axis = sample_axis(samples)
     samples = samples if mesh_axis is None else jax.device_put(samples, mesh_axis)
     shards = 1 if mesh_axis is None else mesh_axis.mesh.shape[mesh_axis.spec[0]]
@@ -82,6 +99,11 @@ def blocks(
 
 def count_samples(samples: Any, key: Key | None, num_samples: int | None) -> int:
     """Number of networks to average over, after checking what was given."""
+    samples = _kept(samples, key)
+    if is_chunked(samples):
+        if key is not None or num_samples is not None:
+            raise ValueError("stored draws are averaged one and all; for some of them pass sample(key, num)")
+        return samples.num_chains * samples.num_samples
     if is_posterior(samples):
         if key is None or num_samples is None:
             raise ValueError("a posterior is sampled on the fly: give key and num_samples")
@@ -99,6 +121,22 @@ def count_samples(samples: Any, key: Key | None, num_samples: int | None) -> int
 def is_posterior(samples: Any) -> bool:
     """Something one can draw from, rather than stacked networks."""
     return callable(getattr(samples, "sample", None))
+
+
+def is_chunked(samples: Any) -> TypeGuard[Chunked]:
+    """Draws that stay where they are stored and are read chunk by chunk."""
+    return callable(getattr(samples, "chunks", None))
+
+
+def _kept(samples: Any, key: Key | None) -> Any:
+    """The networks themselves, if a posterior that keeps them (it has `by_chain`) is not to be drawn from."""
+    return samples.samples if key is None and callable(getattr(samples, "by_chain", None)) else samples
+
+
+def _read(posterior: Chunked, size: int) -> Iterator[Block]:
+    """Blocks of every chunk, in the order in which they are stored."""
+    for chunk in posterior.chunks():
+        yield from blocks(jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), chunk), size)
 
 
 def sample_axis(samples: Any) -> NamedSharding | None:
