@@ -18,6 +18,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.extend.backend import clear_backends
 
+from symbnn.inference import report
 from symbnn.inference.base import Fit
 from symbnn.posteriors import Empirical
 
@@ -55,7 +56,11 @@ def everywhere(flag: bool) -> bool:
 
 
 def gather(fit: Fit) -> Fit:
-    """The fit with the chains of all processes, in order, on every process."""
+    """The fit with the chains of all processes, in order, on every process.
+
+    Per-chain diagnostics are joined, `predictions` averaged over all chains, verdicts put together; `seconds`
+    and `damaged_chunks` stay those of this process.
+    """
     if jax.process_count() == 1:
         return fit
     if not isinstance(fit.posterior, Empirical):
@@ -69,10 +74,13 @@ def gather(fit: Fit) -> Fit:
 
     by_chain = jax.tree.map(ordered, fit.posterior.by_chain())
     samples = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), by_chain)
-    diagnostics = {
-        name: ordered(value) if _is_per_chain(value, fit) else value
-        for name, value in fit.diagnostics.items()
+    diagnostics: dict[str, Any] = {
+        name: ordered(value) if name in report.PER_CHAIN else value for name, value in fit.diagnostics.items()
     }
+    if "predictions" in diagnostics:
+        diagnostics["predictions"] = _mean(diagnostics["predictions"], len(fit.diagnostics["chains"]))
+    if "verdict" in diagnostics:
+        diagnostics["verdict"] = _join_verdicts(diagnostics["verdict"])
     return Fit(Empirical(samples, num_chains=len(order)), diagnostics)
 
 
@@ -87,8 +95,20 @@ def _forget_backend() -> None:
     clear_backends()
 
 
-def _is_per_chain(value: Any, fit: Fit) -> bool:
-    return isinstance(value, np.ndarray) and value.ndim > 0 and len(value) == len(fit.diagnostics["chains"])
+def _mean(local: np.ndarray, num_chains: int) -> np.ndarray:
+    """The mean over all chains from every process's mean over its own."""
+    counts = np.concatenate(_all_ragged(np.array([num_chains])))
+    means = np.concatenate(_all_ragged(np.asarray(local)[None]))
+    # A process without chains has no mean: its zero weight must not meet a NaN.
+    used = counts > 0
+    return np.average(means[used], axis=0, weights=counts[used]).astype(local.dtype)
+
+
+def _join_verdicts(local: str) -> str:
+    """What is wrong with any chain of any process, or "ok"."""
+    letters = _all_ragged(np.frombuffer(local.encode(), np.uint8))
+    sentences = [bytes(text.tobytes()).decode() for text in letters]
+    return "; ".join(text for text in sentences if text != "ok") or "ok"
 
 
 def _all(array: np.ndarray) -> np.ndarray:

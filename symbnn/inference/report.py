@@ -12,6 +12,17 @@ MANY_DIVERGENCES = 0.01
 PATIENCE = 20
 """Transitions after which a run in which all of them diverged is stopped."""
 
+PER_CHAIN = (
+    "acceptance",
+    "divergences",
+    "energy_error",
+    "num_gradients",
+    "step_size",
+    "chains",
+    "log_density",
+)
+"""Diagnostics with one row per chain."""
+
 
 class SamplingError(RuntimeError):
     """No chain has moved: the draws would be copies of the start."""
