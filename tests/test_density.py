@@ -190,6 +190,11 @@ def test_batch_statistics_are_no_likelihood():
         target.log_density(params)
 
 
+def test_noise_of_a_net_with_batch_statistics_is_refused():
+    with pytest.raises(ValueError, match="learn_noise needs a net without batch statistics"):
+        density.learn_noise(batch_norm_model(), 3)
+
+
 def mixed_dtypes(key):
     return {"a": jnp.ones(2, jnp.float32), "b": jnp.ones(2, jnp.float16)}
 

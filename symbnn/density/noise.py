@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
+from symbnn.density.target import has_batch_statistics
 from symbnn.symmetry.spec import Factor, Leaf
 from symbnn.types import Key, Params
 
@@ -48,7 +49,13 @@ def learn_noise(model: Any, num_targets: int, *, initial: float = 0.1) -> Any:
         means, network = model.train(network, inputs, key)
         return with_noise(means, log_std), {**network, LEAF: {"log_std": log_std}}
 
-    if LEAF in jax.eval_shape(model.init, jax.random.key(0)):
+    shapes = jax.eval_shape(model.init, jax.random.key(0))
+    if has_batch_statistics(shapes):
+        raise ValueError(
+            "learn_noise needs a net without batch statistics, whose tree is its weights; got one with "
+            f"{sorted(shapes)}; an ensemble of such nets can put out log-stds itself (heteroscedastic)"
+        )
+    if LEAF in shapes:
         raise ValueError(f"the model already has a leaf {LEAF!r}")
     return model._replace(init=init, apply=apply, train=train, spec=_with_leaf(model.spec, num_targets))
 
