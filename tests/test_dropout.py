@@ -94,3 +94,9 @@ def test_a_net_without_hidden_units_cannot_drop_any():
     params = {"kernel": jnp.zeros((2, 2))}
     with pytest.raises(ValueError, match="no hidden units"):
         hidden_units(symmetry.from_axes({}, params))
+
+
+def test_a_temperature_is_refused():
+    target = density.target(network(), small_network()[1], temperature=0.5)
+    with pytest.raises(ValueError, match="dropout has no temperature"):
+        inference.dropout(batch_size=10)(KEY, target)

@@ -83,3 +83,9 @@ def test_divergence_is_said():
 def test_wrong_settings_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         inference.swag(**settings)(KEY, conjugate().target)
+
+
+def test_a_temperature_is_refused():
+    target = conjugate(temperature=0.5).target
+    with pytest.raises(ValueError, match="swag has no temperature"):
+        inference.swag(batch_size=10)(KEY, target)

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 from symbnn.density import Batch, Target, has_batch_statistics, refuse_batch_statistics
 from symbnn.inference.base import ProgressCallback
 from symbnn.inference.multimode import ModeMethod
-from symbnn.inference.recipe import Recipe, check_count
+from symbnn.inference.recipe import Recipe, check_count, refuse_temperature
 from symbnn.inference.training import Problem, problem_of, train, warn_nonfinite
 from symbnn.names import nearest
 from symbnn.posteriors import DroppedUnits, Reading, Units
@@ -80,6 +80,7 @@ def dropout(
 
     def fit_modes(mode_keys: Key, target: Target, starts: Samples) -> tuple[Any, dict[str, Any]]:
         recipe.check_data(target.num_data)
+        refuse_temperature("dropout", target.temperature)
         if has_batch_statistics(starts):
             refuse_batch_statistics()
         dropped = hidden_units(target.model.spec, units)

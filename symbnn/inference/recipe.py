@@ -63,6 +63,15 @@ def check_count(name: str, value: int, *, least: int = 1) -> None:
         raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}")
 
 
+def refuse_temperature(method: str, temperature: float) -> None:
+    """`ValueError` unless the temperature is one: this method's spread does not come from the density."""
+    if temperature != 1.0:
+        raise ValueError(
+            f"{method} has no temperature: its spread comes from how it trains, not from the density; "
+            f"expected a target with temperature 1, got {temperature}"
+        )
+
+
 def _step(recipe: Recipe, steps_per_epoch: int) -> Any:
     boundaries = {milestone * steps_per_epoch: recipe.decay for milestone in recipe.milestones}
     return optax.piecewise_constant_schedule(recipe.learning_rate, boundaries)

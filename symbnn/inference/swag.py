@@ -22,7 +22,7 @@ from symbnn import keys, tree
 from symbnn.density import Batch, Target
 from symbnn.inference.base import Progress, ProgressCallback
 from symbnn.inference.multimode import ModeMethod
-from symbnn.inference.recipe import Recipe, check_count
+from symbnn.inference.recipe import Recipe, check_count, refuse_temperature
 from symbnn.inference.training import (
     NetworkLoss,
     advance,
@@ -74,6 +74,7 @@ def swag(
 
     def fit_modes(mode_keys: Key, target: Target, starts: Samples) -> tuple[Any, dict[str, Any]]:
         recipe.check_data(target.num_data)
+        refuse_temperature("swag", target.temperature)
         modes = starts
         diagnostics: dict[str, Any] = {}
         if pretrain_epochs:
