@@ -13,7 +13,7 @@ from numpyro import distributions, infer
 
 from symbnn import density, inference
 from symbnn.inference.training import problem_of
-from symbnn.inference.variational import VariationalLoss, entropy, expected_log_prior, is_quadratic
+from symbnn.inference.variational import VariationalLoss, entropy, expected_log_prior
 from symbnn.posteriors import DiagonalGaussian
 from tests.inference_cases import conjugate, small_network
 
@@ -108,7 +108,7 @@ def test_the_expected_log_prior(prior):
     mean = {"a": jnp.linspace(-1.0, 1.0, 5)}
     std = {"a": jnp.full(5, 0.3)}
     is_gaussian = prior.name.startswith("gaussian")
-    assert is_quadratic(prior, mean) == is_gaussian
+    assert prior.is_gaussian == is_gaussian
     estimates = jax.vmap(lambda key: expected_log_prior(key, prior, mean, std, exact=is_gaussian))(
         jax.random.split(KEY, 4000)
     )
@@ -116,6 +116,11 @@ def test_the_expected_log_prior(prior):
     draws = jax.vmap(prior.log_prob)(samples)
     assert abs(float(jnp.mean(estimates) - jnp.mean(draws))) < 5 * float(jnp.std(draws)) * math.sqrt(2 / 4000)
     assert (float(jnp.std(estimates)) < 1e-5) == is_gaussian
+
+
+def test_a_prior_of_any_width_says_whether_it_is_gaussian():
+    assert all(density.gaussian_prior(scale).is_gaussian for scale in (1e-3, 1.0, 100.0))
+    assert not density.laplace_prior(100.0).is_gaussian
 
 
 def test_the_entropy_is_scipys():

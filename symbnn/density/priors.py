@@ -34,6 +34,8 @@ class Prior(NamedTuple):
     """Log-density of every single weight: samplers subtract these before they sum (see `inference.hmc`)."""
     sample: Callable[[Key, Params], Params]
     """(key, params or shapes) -> a draw of the same structure."""
+    is_gaussian: bool = False
+    """Whether every factor is Gaussian, for methods that use closed forms."""
 
     def log_prob(self, params: Params) -> Float[Array, ""]:
         """Log-density of all weights."""
@@ -46,7 +48,8 @@ def gaussian_prior(scale: Scale = 1.0, *, fan_in: bool = False) -> Prior:
     def log_prob(leaf: Array, std: float) -> Array:
         return -0.5 * jnp.square(leaf / std) - (math.log(std) + 0.5 * math.log(2.0 * math.pi))
 
-    return _independent("gaussian_prior", scale, fan_in, 1.0, log_prob, jax.random.normal)
+    prior = _independent("gaussian_prior", scale, fan_in, 1.0, log_prob, jax.random.normal)
+    return prior._replace(is_gaussian=True)
 
 
 def laplace_prior(scale: Scale = 1.0, *, fan_in: bool = False) -> Prior:

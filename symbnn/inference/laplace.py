@@ -30,7 +30,6 @@ from symbnn.inference.last_layer import last_layer
 from symbnn.inference.multimode import ModeMethod
 from symbnn.inference.recipe import Recipe, check_count
 from symbnn.inference.training import Problem, pretrain, problem_of
-from symbnn.inference.variational import is_quadratic
 from symbnn.names import lookup, nearest
 from symbnn.posteriors import DiagonalGaussian, FixedLeaves, LowRankGaussian, LowRankPrecision
 from symbnn.types import Key, Params, Samples
@@ -64,7 +63,7 @@ def laplace(
     def fit_modes(mode_keys: Key, target: Target, starts: Samples) -> tuple[Any, dict[str, Any]]:
         if has_batch_statistics(starts):
             refuse_batch_statistics()
-        if not is_quadratic(target.prior, tree.take(starts, 0)):
+        if not target.prior.is_gaussian:
             raise ValueError(f"laplace needs a Gaussian prior; got {target.prior.name}")
         free = None if leaves is None else free_leaves(leaves, target, tree.take(starts, 0))
         modes = starts
