@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from symbnn import density, inference
+from symbnn import density, evaluate, inference
 from symbnn.inference.storage import fingerprint
 from symbnn.io import ChunkStore
 from tests.inference_cases import conjugate
@@ -98,6 +98,10 @@ def test_a_longer_run_goes_on_with_default_settings(tmp_path):
     np.testing.assert_array_equal(long[:, :3], short)
 
 
+def two_logits(params, inputs):
+    return inputs @ params["out"]["kernel"] * jnp.array([1.0, -1.0])
+
+
 def test_stored_draws_are_read_on_demand(finished):
     directory, expected = finished
     storage = inference.Storage(collect="stored")
@@ -109,6 +113,11 @@ def test_stored_draws_are_read_on_demand(finished):
     drawn = posterior.sample(jax.random.key(0), 9)["out"]["kernel"]
     known = {row.tobytes() for row in np.asarray(expected["out"]["kernel"])}
     assert all(row.tobytes() in known for row in np.asarray(drawn))
+    target = conjugate().target
+    streamed = evaluate.predict(two_logits, posterior, target.data.inputs)
+    np.testing.assert_allclose(
+        streamed, evaluate.predict(two_logits, expected, target.data.inputs), rtol=1e-5
+    )
     first = jax.tree.map(lambda leaf: leaf[0], expected)
     rows = np.asarray(expected["out"]["kernel"])
     share = np.mean(np.all(rows == rows[0], axis=(1, 2)))

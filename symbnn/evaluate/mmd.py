@@ -11,8 +11,8 @@ All kernels' values are aggregated to one number by `max` (the largest over a fa
 Permuting who belongs to which set gives a p-value. It takes the networks of each set to be independent draws;
 draws of a Markov chain must be thinned first, or p is too small. The permutations reuse the bandwidths of
 the given arrangement, which depend on who belongs to which set through the ends of the grid alone: but for
-that, p is exact. Resampling each set with replacement gives an interval; a network paired with its own copy is
-left out, since a kernel value of one there would bias it upwards.
+that, p is exact. Resampling each set with replacement gives an interval; a network paired with its own copy
+is left out, since a kernel value of one there would bias it upwards.
 """
 
 from collections.abc import Callable
