@@ -142,13 +142,14 @@ def test_chunks_of_another_run_are_refused(finished, key, target, settings, name
         method(jax.random.key(key), target or conjugate().target)
 
 
-def test_constants_of_the_network_are_part_of_the_run():
+@pytest.mark.parametrize("wrap", [lambda apply: apply, jax.jit], ids=["plain", "jit"])
+def test_constants_of_the_network_are_part_of_the_run(wrap):
     target = conjugate().target
 
     def scaled(factors):
         frozen = jnp.asarray(factors, jnp.float32)
         model = target.model._replace(
-            apply=lambda params, inputs: (inputs * frozen) @ params["out"]["kernel"]
+            apply=wrap(lambda params, inputs: (inputs * frozen) @ params["out"]["kernel"])
         )
         return density.target(model, target.data, likelihood=target.likelihood)
 

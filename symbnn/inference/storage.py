@@ -141,13 +141,26 @@ def fingerprint(key: Key, target: Target, settings: Mapping[str, str]) -> dict[s
         # Functions print with their address in this process, which is not part of what they compute.
         "network": f"{zlib.crc32(re.sub(r'0x[0-9a-f]+', '', str(closed)).encode()):08x}",
         # Arrays the network closes over print as variables.
-        "constants": ", ".join(checksum(np.asarray(constant)) for constant in closed.consts) or "none",
+        "constants": ", ".join(checksum(np.asarray(constant)) for constant in _constants(closed)) or "none",
         "likelihood": target.likelihood.name,
         "prior": target.prior.name,
         "temperature": repr(target.temperature),
         "jax": jax.__version__,
         **settings,
     }
+
+
+def _constants(program: Any) -> Iterator[Any]:
+    """Arrays a jaxpr closes over, those of jaxprs inside it too: an inner `jit` keeps its own."""
+    yield from getattr(program, "consts", ())
+    for equation in getattr(program, "jaxpr", program).eqns:
+        for inner in jax.tree.leaves(list(equation.params.values()), is_leaf=_is_program):
+            if _is_program(inner):
+                yield from _constants(inner)
+
+
+def _is_program(value: Any) -> bool:
+    return hasattr(value, "eqns")
 
 
 def checksum(array: np.ndarray) -> str:
