@@ -55,7 +55,8 @@ def test_two_processes_draw_what_one_draws(results):
         np.testing.assert_array_equal(own, by_chain[result["chains"]])
         np.testing.assert_array_equal(result["all"], expected)
         np.testing.assert_allclose(result["sharded"], expected, rtol=1e-3, atol=1e-3)
-        np.testing.assert_array_equal(result["acceptance"], alone.diagnostics["acceptance"])
+        # Gathering goes through JAX, in float32; the host counts in float64.
+        np.testing.assert_allclose(result["acceptance"], alone.diagnostics["acceptance"], rtol=1e-6)
     assert sorted([*first["chains"], *second["chains"]]) == list(range(5))
     assert all(len(list((directory / f"store-{rank}").glob("chunk-*"))) == 5 for rank in range(2))
 
