@@ -120,7 +120,7 @@ def test_noise_is_per_unit_not_per_weight():
         for equation in jaxpr.eqns
         if "normal" in str(equation.params.get("name"))
     ]
-    assert drawn == [(7, 20 + 10)]
+    assert drawn == [(7 * (20 + 10),)]
 
 
 def convolved(params, x):

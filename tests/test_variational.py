@@ -78,7 +78,7 @@ def test_the_loss_is_the_negative_evidence_bound():
     weights = variational_params(model.init(KEY), math.log(0.2))
 
     def estimates(*, is_local: bool) -> np.ndarray:
-        loss = VariationalLoss(problem_of(target), is_local, quadratic_prior=True, num_draws=1)
+        loss = VariationalLoss(problem_of(target), is_local, gaussian_prior=True, num_draws=1)
         return np.asarray(jax.jit(jax.vmap(lambda key: loss(weights, {}, target.data, key)[0]))(keys))
 
     keys = jax.random.split(KEY, 2000)
