@@ -104,6 +104,7 @@ def test_universe_permutations_compose_to_the_identity_around_a_cycle():
     jax.tree.map(np.testing.assert_array_equal, around.permutations, symmetry.identity(SPEC).permutations)
 
 
+@pytest.mark.slow
 def test_chain_starts_keep_labels_of_neighbouring_draws():
     """Draws of a slow random walk: every draw gets the planted permutation of its chain."""
     steps = jax.tree.map(
@@ -119,6 +120,7 @@ def test_chain_starts_keep_labels_of_neighbouring_draws():
         symmetry.align(SPEC, walk, reference=BASE, warm_start="chain", num_chains=3)
 
 
+@pytest.mark.slow
 def test_gaussians_are_aligned_by_means_and_standard_deviations():
     """Equal means: only the standard deviations tell the units apart."""
     means = jax.tree.map(lambda leaf: jnp.zeros((3, *leaf.shape)), BASE)

@@ -51,6 +51,7 @@ def concatenated_spec() -> SymmetrySpec:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [experts_spec, recurrent_spec, concatenated_spec])
 @pytest.mark.parametrize("method", ["weights", "frank_wolfe"])
 def test_planted_permutations_are_undone(make, method):

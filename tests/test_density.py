@@ -112,6 +112,7 @@ def test_chunks_add_up(chunk_size):
     np.testing.assert_allclose(*sums, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_chunked_gradients_vmap_and_differentiate_again():
     model, batch = small_network()
     target = density.target(model, batch, chunk_size=10)

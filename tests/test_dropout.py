@@ -55,6 +55,7 @@ def test_channels_behind_a_flatten_and_a_concatenation():
     assert (reading.start, reading.outer, reading.inner, reading.stop(2)) == (3, 4, 1, 11)
 
 
+@pytest.mark.slow
 def test_training_with_masks_learns():
     model = network()
     inputs = small_network()[1].inputs

@@ -134,6 +134,7 @@ def test_two_processes_do_not_share_a_run(finished):
         holder.communicate()
 
 
+@pytest.mark.slow
 def test_interrupted_and_resumed_equals_uninterrupted(finished, tmp_path):
     """Ctrl-C during a stage: one line, exit code 130, and the rerun ends with the same table."""
     study, directory = finished

@@ -23,6 +23,7 @@ def double_mlp(seed, **generators):
     return mlp_spec(SIZES, params, **generators), params
 
 
+@pytest.mark.slow
 @settings(max_examples=5, deadline=None)
 @given(seed=st.integers(0, 2**31 - 1))
 @pytest.mark.parametrize(

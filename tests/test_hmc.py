@@ -43,6 +43,7 @@ def test_given_step_size_samples_the_conjugate_posterior():
     assert fit.diagnostics["verdict"] == "ok"
 
 
+@pytest.mark.slow
 def test_adapted_step_size_and_mass_sample_the_conjugate_posterior():
     case = conjugate()
     method = inference.hmc(

@@ -13,6 +13,7 @@ from tests.inference_cases import assert_moments, conjugate, small_network
 HERE = inference.Placement(devices=jax.devices()[:2])
 
 
+@pytest.mark.slow
 def test_unadjusted_samples_the_conjugate_posterior():
     """With an energy variance of 5e-4 the bias is far below the standard error."""
     case = conjugate()
@@ -25,6 +26,7 @@ def test_unadjusted_samples_the_conjugate_posterior():
     assert np.all(fit.diagnostics["num_gradients"] == 2 * (1000 + 10 * 1000))
 
 
+@pytest.mark.slow
 def test_adjusted_samples_the_conjugate_posterior():
     case = conjugate()
     method = inference.mclmc(
@@ -64,6 +66,7 @@ def test_step_size_settles_where_the_energy_has_the_wanted_variance():
     assert abs(float(run(jax.random.key(0))) / expected - 1) < 0.1
 
 
+@pytest.mark.slow
 def test_chains_start_from_an_ensemble_and_stay_near_it():
     model, batch = small_network()
     target = density.target(model, batch)

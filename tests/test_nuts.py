@@ -11,6 +11,7 @@ from symbnn.inference.nuts import centred_metric
 from tests.inference_cases import assert_moments, conjugate
 
 
+@pytest.mark.slow
 def test_samples_the_conjugate_posterior():
     case = conjugate()
     placement = inference.Placement(devices=jax.devices()[:2])

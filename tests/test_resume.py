@@ -60,6 +60,7 @@ def copy(directory, to):
     return to
 
 
+@pytest.mark.slow
 def test_only_damaged_chunks_are_computed_again(finished, tmp_path):
     directory, expected = finished
     copy(directory, tmp_path)
