@@ -1,8 +1,8 @@
 """The compact posterior: a Gaussian fitted to samples, per weight or with their covariance.
 
-Xiao, Liu, Bamler (2023). Fitted to raw samples it is q_d, which mixes symmetric copies and means nothing; fitted
-to aligned samples it is q_r. The low-rank law keeps the exact sample covariance: with centred samples X = U S Vᵀ
-of n networks, weights = mean + Bz with B = V S / √(n-1).
+Xiao, Liu, Bamler (2023). Fitted to raw samples it is q_d, which mixes symmetric copies and means nothing;
+fitted to aligned samples it is q_r. The low-rank law keeps the exact sample covariance: with centred samples
+X = U S Vᵀ of n networks, weights = mean + Bz with B = V S / √(n-1).
 """
 
 import jax
@@ -25,7 +25,7 @@ def gaussian(samples: Samples) -> DiagonalGaussian:
 
 
 def low_rank(samples: Samples, rank: int | None = None) -> LowRankGaussian:
-    """Mean and the `rank` leading principal directions (all n - 1 by default: the exact sample covariance)."""
+    """Mean and `rank` leading principal directions (all n - 1 by default: the exact covariance)."""
     count = tree.num_samples(samples)
     _require_some(count, minimum=2)
     rank = count - 1 if rank is None else rank
