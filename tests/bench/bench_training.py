@@ -18,7 +18,7 @@ def rows() -> list[Row]:
     """How many times faster sixteen small networks train side by side."""
     return [
         _row("2-8-2 on 400 points, batches of 10", _toy(), batch_size=10, least=3.0),
-        # Bound on CPU by XLA's batched products, as slow as the products one by one: must not lose.
+        # Bound on CPU by XLA's batched products, as slow as the products one by one: expected to miss.
         _row("64-32-10 on digits, batches of 32", _digits(), batch_size=32, least=3.0),
     ]
 
