@@ -185,6 +185,29 @@ def test_a_stopped_run_goes_on_bit_for_bit(tmp_path):
         run(tmp_path / "stopped", learning_rate=0.5)
 
 
+def test_snapshots_are_the_networks_of_shorter_training(tmp_path):
+    """Kept on the way, also by a run that was stopped and went on; training itself does not notice."""
+    target = small_target()
+    settings = {"num_members": 3, "epochs": 6, "batch_size": 8, "members_per_block": 2}
+
+    def stop(report):
+        if report.done == 4:
+            raise KeyboardInterrupt
+
+    def run(directory, progress=None):
+        sink = io.ChunkStore(directory)
+        return inference.ensemble(**settings, snapshots=(2, 6), progress=progress, sink=sink)(KEY, target)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, stop)
+    fit = run(tmp_path)
+    assert_close(fit.posterior.samples, inference.ensemble(**settings)(KEY, target).posterior.samples)
+    kept = fit.diagnostics["snapshots"]
+    for index, epochs in enumerate((2, 6)):
+        shorter = inference.ensemble(**{**settings, "epochs": epochs})(KEY, target).posterior.samples
+        assert_close(jax.tree.map(lambda leaf, index=index: leaf[:, index], kept), shorter)
+
+
 def test_progress_reports_every_chunk():
     reports = []
     method = inference.ensemble(num_members=1, epochs=40, batch_size=20, progress=reports.append)
@@ -208,6 +231,8 @@ def test_progress_reports_every_chunk():
         ({"momentum": 1.0}, "momentum must be in"),
         ({"schedule": "step"}, "milestones"),
         ({"milestones": (3,)}, "milestones"),
+        ({"snapshots": (5, 3)}, r"snapshots must be rising epochs in \[1, 50\]; got \(5, 3\)"),
+        ({"snapshots": (51,)}, "snapshots must be rising"),
         ({"schedule": "step", "milestones": (99,)}, r"milestones must be epochs in \[1, 50\]"),
     ],
 )

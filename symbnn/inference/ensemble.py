@@ -10,6 +10,7 @@ Members minimise, per data point,
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -52,6 +53,7 @@ def ensemble(
     objective: str = "map",
     initial: Samples | None = None,
     members_per_block: int | None = None,
+    snapshots: tuple[int, ...] = (),
     progress: ProgressCallback | None = None,
     sink: Sink | None = None,
 ) -> Method:
@@ -60,20 +62,25 @@ def ensemble(
     `initial` holds one start per member (default: the model's own initialisation). `members_per_block` bounds
     memory: blocks of so many members are trained one after the other, with the same result up to rounding.
     A run with a `sink` that was stopped goes on after its last chunk of epochs, with the same result.
-    Diagnostics: `loss` (members, epochs), `num_nonfinite` (members,): steps with a NaN or infinite loss.
+    Diagnostics: `loss` (members, epochs), `num_nonfinite` (members,): steps with a NaN or infinite loss, and,
+    if epochs are asked for in `snapshots`, `snapshots`: the networks after each of them, as trees with axes
+    (members, snapshots, ...).
     """
     recipe = Recipe(epochs, batch_size, optimizer, learning_rate, momentum, schedule, milestones, decay)
     with_prior = lookup(OBJECTIVES, objective, "objective")
     check_count("num_members", num_members)
     size = num_members if members_per_block is None else members_per_block
     check_count("members_per_block", size)
+    _check_snapshots(snapshots, epochs)
 
     def method(key: Key, target: Target) -> Fit:
         recipe.check_data(target.num_data)
         loss = NetworkLoss(problem_of(target), with_prior)
         starts = member_starts(key, target, num_members, initial)
         if sink is not None:
-            sink.open(fingerprint(key, target, _settings(recipe, objective, num_members, size, starts)))
+            sink.open(
+                fingerprint(key, target, _settings(recipe, objective, num_members, size, snapshots, starts))
+            )
         blocks = []
         for block, first in enumerate(range(0, num_members, size)):
             last = min(first + size, num_members)
@@ -89,12 +96,15 @@ def ensemble(
                 target.data,
                 progress=progress,
                 checkpoint=checkpoint,
+                snapshots=snapshots,
             )
             blocks.append(trained_block)
         trained: Trained = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *blocks)
         warn_nonfinite("ensemble", trained.num_nonfinite)
         samples = join_statistics(trained.weights, trained.statistics)
-        diagnostics = {"loss": trained.losses, "num_nonfinite": trained.num_nonfinite}
+        diagnostics: dict[str, Any] = {"loss": trained.losses, "num_nonfinite": trained.num_nonfinite}
+        if snapshots:
+            diagnostics["snapshots"] = join_statistics(*trained.snapshots)
         return Fit(Empirical(samples, num_chains=num_members), diagnostics)
 
     return method
@@ -111,10 +121,23 @@ def member_starts(key: Key, target: Target, num_members: int, initial: Samples |
     return initial
 
 
-def _settings(recipe: Recipe, objective: str, num_members: int, size: int, starts: Samples) -> dict[str, str]:
+def _check_snapshots(snapshots: tuple[int, ...], epochs: int) -> None:
+    if list(snapshots) != sorted(set(snapshots)) or any(not 1 <= epoch <= epochs for epoch in snapshots):
+        raise ValueError(f"snapshots must be rising epochs in [1, {epochs}]; got {snapshots}")
+
+
+def _settings(
+    recipe: Recipe,
+    objective: str,
+    num_members: int,
+    size: int,
+    snapshots: tuple[int, ...],
+    starts: Samples,
+) -> dict[str, str]:
     """What a stored run must agree in, besides key, data and density."""
     leaves = [checksum(np.asarray(leaf)) for leaf in jax.tree.leaves(starts)]
     members = {"members": f"{num_members} in blocks of {size}", "starts": ", ".join(leaves)}
+    members |= {"snapshots": repr(snapshots)}
     return {"method": "ensemble", "objective": objective, "recipe": repr(recipe), **members}
 
 

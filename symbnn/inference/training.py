@@ -9,6 +9,7 @@ Losses and recipes are hashable descriptions, static to jit: fitting the same ne
 """
 
 import functools
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -57,6 +58,16 @@ class Trained(NamedTuple):
     statistics: Params
     losses: Float[Array, "members epochs"]
     num_nonfinite: Array
+    snapshots: tuple[Params, Params]
+    """Weights and statistics after the epochs asked for; leaves have axes (member, snapshot, ...)."""
+
+
+class _Course(NamedTuple):
+    """How far training has come: all that is needed to go on."""
+
+    state: TrainingState
+    losses: Array
+    snapshots: tuple[Params, Params]
 
 
 def problem_of(target: Target) -> Problem:
@@ -112,32 +123,43 @@ def train(
     *,
     progress: ProgressCallback | None = None,
     checkpoint: Checkpoint | None = None,
+    snapshots: tuple[int, ...] = (),
     stage: str = "training",
 ) -> Trained:
-    """Train all members for `recipe.epochs`; leaves of `weights` and `statistics` have a member axis."""
+    """Train all members for `recipe.epochs`; leaves of `weights` and `statistics` have a member axis.
+
+    `snapshots`: rising epochs after which the networks are kept as well.
+    """
     state = initial_state(recipe, weights, statistics, data.inputs.shape[0])
-    losses = jnp.zeros((tree.num_samples(weights), 0))
+    none_yet = jax.tree.map(lambda leaf: leaf[:, None][:, :0], (state.weights, state.statistics))
+    course = _Course(state, jnp.zeros((tree.num_samples(weights), 0)), none_yet)
     if checkpoint is not None:
-        state, losses = _restore(checkpoint, state, losses)
-    size = equal_part(recipe.epochs)
-    for first in range(losses.shape[1], recipe.epochs, size):
-        state, chunk = advance(loss, recipe, size, state, member_keys, data, first)
-        losses = jnp.concatenate([losses, chunk], axis=1)
+        course = _restore(checkpoint, course)
+    size = equal_part(recipe.epochs, *snapshots)
+    for first in range(course.losses.shape[1], recipe.epochs, size):
+        state, chunk = advance(loss, recipe, size, course.state, member_keys, data, first)
+        kept = course.snapshots
+        if first + size in snapshots:
+            kept = jax.tree.map(_append, kept, (state.weights, state.statistics))
+        course = _Course(state, jnp.concatenate([course.losses, chunk], axis=1), kept)
         if checkpoint is not None:
-            checkpoint.sink.write(checkpoint.slot, flatten("state", state) | flatten("", {"losses": losses}))
+            checkpoint.sink.write(checkpoint.slot, flatten("course", course))
         if progress is not None:
             bad = int(jnp.sum(state.num_nonfinite > 0))
             statistic = {"loss": float(jnp.mean(chunk[:, -1])), "members_with_nonfinite_loss": float(bad)}
             progress(Progress(stage, first + size, recipe.epochs, statistic))
-    return Trained(state.weights, state.statistics, losses, state.num_nonfinite)
+    state = course.state
+    return Trained(state.weights, state.statistics, course.losses, state.num_nonfinite, course.snapshots)
 
 
-def _restore(checkpoint: Checkpoint, state: TrainingState, losses: Array) -> tuple[TrainingState, Array]:
-    """The stored state and losses, or the given ones if nothing was stored."""
+def _append(kept: Array, leaf: Array) -> Array:
+    return jnp.concatenate([kept, leaf[:, None]], axis=1)
+
+
+def _restore(checkpoint: Checkpoint, course: _Course) -> _Course:
+    """The stored course, or the given one if nothing was stored."""
     stored = checkpoint.sink.read(checkpoint.slot)
-    if stored is None:
-        return state, losses
-    return jax.tree.map(jnp.asarray, unflatten("state", stored, state)), jnp.asarray(stored["losses"])
+    return course if stored is None else jax.tree.map(jnp.asarray, unflatten("course", stored, course))
 
 
 def pretrain(
@@ -184,9 +206,13 @@ def advance(
     return jax.vmap(member)(state, member_keys)
 
 
-def equal_part(total: int) -> int:
-    """The largest divisor of `total` that gives at least twenty reports: chunks of one size compile once."""
-    return next(size for size in range(max(1, total // 20), 0, -1) if total % size == 0)
+def equal_part(total: int, *stops: int) -> int:
+    """The largest chunk that gives at least twenty reports and ends at `total` and at every one of `stops`.
+
+    Chunks of one size compile once.
+    """
+    common = math.gcd(total, *stops)
+    return next(size for size in range(max(1, total // 20), 0, -1) if common % size == 0)
 
 
 def warn_nonfinite(method: str, num_nonfinite: Array) -> None:
