@@ -1,8 +1,9 @@
 """Random programs: whatever is found must be a symmetry; and wrong rules must be caught.
 
 The operations under test sit on a free hidden axis between two dense layers, so that a group runs through
-them. Programs are traced with `jax.numpy` and evaluated with NumPy in double precision, and elements act by a
-NumPy transcription of the formula, index by index: nothing is compiled, and nothing of `act` is trusted.
+them, or on the axis of experts, heads or layers that hidden units vary over. Programs are traced with
+`jax.numpy` and evaluated with NumPy in double precision, and elements act by a NumPy transcription of the
+formula, index by index: nothing is compiled, and nothing of `act` is trusted.
 """
 
 import itertools
@@ -13,100 +14,25 @@ import numpy as np
 import pytest
 
 from symbnn import symmetry
-from symbnn.symmetry import constants
-from symbnn.symmetry.degree_rules import DEGREES, equal
+from symbnn.symmetry import assign, constants, fibres, words
+from symbnn.symmetry.degree_rules import DEGREES, equal, equal_ignoring_constants
 from symbnn.symmetry.rules import RULES
 from symbnn.symmetry.rules.base import Alignment, Span, layout
 from symbnn.symmetry.rules.elementwise import elementwise
 from symbnn.symmetry.spec import Segments
-
-HIDDEN, BATCH, INPUTS = 6, 3, 2
-WEIGHTS = {"in": (INPUTS, HIDDEN), "out": (HIDDEN, 2), "v": (HIDDEN,), "w": (HIDDEN,), "m": (HIDDEN, HIDDEN)}
-WEIGHTS |= {"a": (2, 3), "scalar": (), "up": (2, HIDDEN, 3), "down": (2, 3, HIDDEN)}
-PERMUTATION = np.array([5, 3, 1, 0, 2, 4])
-CONSTANT = np.array([1.0, 2, 2, 1, 3, 1])
-
-
-def softmax(xp, h):
-    shifted = xp.exp(h - h.max(-1, keepdims=True))
-    return shifted / shifted.sum(-1, keepdims=True)
-
-
-# Each maps a (BATCH, HIDDEN) array to another, by the module it is given and the weights.
-OPS = {
-    "relu": lambda xp, h, p: xp.maximum(h, 0),
-    "leaky": lambda xp, h, p: xp.where(h > 0, h, 0.1 * h),
-    "tanh": lambda xp, h, p: xp.tanh(h),
-    "abs": lambda xp, h, p: xp.abs(h),
-    "sign": lambda xp, h, p: xp.sign(h) + 0 * h,
-    "square": lambda xp, h, p: h * h,
-    "cube": lambda xp, h, p: h**3,
-    "root": lambda xp, h, p: xp.sqrt(xp.abs(h)),
-    "sine": lambda xp, h, p: xp.sin(h),
-    "cosine": lambda xp, h, p: xp.cos(h),
-    "exp": lambda xp, h, p: xp.exp(-xp.abs(h)),
-    "bias": lambda xp, h, p: h + p["v"],
-    "gain": lambda xp, h, p: h * p["w"],
-    "gate": lambda xp, h, p: h * xp.tanh(h @ p["m"]),
-    "dense": lambda xp, h, p: h @ p["m"],
-    "tied": lambda xp, h, p: h @ p["m"] @ p["m"].T,
-    "residual": lambda xp, h, p: h + xp.maximum(h @ p["m"], 0),
-    "threshold": lambda xp, h, p: xp.maximum(h, p["v"]),
-    "clip": lambda xp, h, p: xp.clip(h, -1, 1),
-    "shift": lambda xp, h, p: h + 0.5,
-    "scale": lambda xp, h, p: 2 * h,
-    "scalar": lambda xp, h, p: h * p["scalar"],
-    "centre": lambda xp, h, p: h - h.mean(-1, keepdims=True),
-    "rms": lambda xp, h, p: h / xp.sqrt((h * h).mean(-1, keepdims=True) + 1e-2),
-    "batch rms": lambda xp, h, p: h / xp.sqrt((h * h).mean(0, keepdims=True)),
-    "softmax": lambda xp, h, p: softmax(xp, h),
-    "minmax": lambda xp, h, p: h - h.min(-1, keepdims=True) + h.max(0),
-    "halves": lambda xp, h, p: xp.concatenate([h[:, :2], xp.tanh(h[:, 2:])], -1),
-    "glu": lambda xp, h, p: xp.concatenate([h[:, :3] * h[:, 3:], h[:, 3:]], -1),
-    "swap": lambda xp, h, p: xp.concatenate([h[:, 3:], h[:, :3]], -1),
-    "matrix": lambda xp, h, p: (h.reshape(BATCH, 2, 3) * p["a"]).reshape(BATCH, HIDDEN),
-    "transpose": lambda xp, h, p: xp.swapaxes(h.reshape(BATCH, 2, 3), 1, 2).reshape(BATCH, HIDDEN),
-    "maxout": lambda xp, h, p: xp.repeat(h.reshape(BATCH, 2, 3).max(-1), 3, axis=-1),
-    "group norm": lambda xp, h, p: (
-        h.reshape(BATCH, 2, 3) - h.reshape(BATCH, 2, 3).mean(-1, keepdims=True)
-    ).reshape(BATCH, HIDDEN),
-    "attention": lambda xp, h, p: softmax(xp, h.T @ h)[0].sum() * h,
-    "outer": lambda xp, h, p: (h[:, :, None] * h[:, None, :]).sum(1),
-    "tile": lambda xp, h, p: xp.tile(h[:, :3], (1, 2)),
-    "pad": lambda xp, h, p: xp.pad(h[:, 1:], ((0, 0), (0, 1))),
-    "broadcast": lambda xp, h, p: h + xp.zeros((BATCH, 1)),
-    "divide": lambda xp, h, p: h / (1 + xp.abs(p["v"])),
-    "ratio": lambda xp, h, p: h / (h.sum(-1, keepdims=True) ** 2 + 1),
-    "power": lambda xp, h, p: xp.abs(h) ** 1.5,
-    "compare": lambda xp, h, p: xp.where(h > p["v"], h, p["w"]),
-    "equal": lambda xp, h, p: xp.where(h == h.max(-1, keepdims=True), h, 0),
-    "experts": lambda xp, h, p: (xp.maximum(h @ p["up"], 0) @ p["down"]).sum(0),
-    "crossed experts": lambda xp, h, p: xp.einsum("ebk,fkh->bh", xp.tanh(h @ p["up"]), p["down"]),
-    "gated experts": lambda xp, h, p: xp.einsum("e,ebk,ekh->bh", p["a"][:, 0], h @ p["up"], p["down"]),
-    "gram": lambda xp, h, p: h * (p["a"] @ p["a"].T).sum(),
-    "gram of columns": lambda xp, h, p: h * xp.tanh(p["a"].T @ p["a"]).sum(),
-    "squared sum": lambda xp, h, p: h * xp.tanh(p["a"]).sum(),
-    # Order matters in these: they are what the mutants below get wrong.
-    "cumsum": lambda xp, h, p: xp.cumsum(h, -1),
-    "argmax": lambda xp, h, p: h * xp.argmax(h, -1)[:, None],
-    "reverse": lambda xp, h, p: h + xp.flip(h, -1),
-    "sort": lambda xp, h, p: xp.sort(h, -1) + 0 * h,
-    "sorted only": lambda xp, h, p: xp.sort(h, -1),
-    "gather": lambda xp, h, p: h + h[:, PERMUTATION],
-    "constant": lambda xp, h, p: h * CONSTANT.astype(h.dtype),
-    "roll": lambda xp, h, p: h + xp.roll(h, 1, -1),
-    "position": lambda xp, h, p: h + xp.arange(HIDDEN),
-}
-
-
-def program(xp, names):
-    def apply(params, x):
-        h = x @ params["in"]
-        for name in names:
-            h = OPS[name](xp, h, params)
-        return h @ params["out"]
-
-    return apply
+from tests.fuzz_programs import (
+    BATCH,
+    BLOCKS,
+    CONSTANT,
+    INPUTS,
+    OPS,
+    OVER,
+    PLACES,
+    SHAPES,
+    WEIGHTS,
+    program,
+    random_names,
+)
 
 
 def ways(word, path=()):
@@ -172,9 +98,6 @@ def act(spec, params, random):
     }
 
 
-SHAPES = {name: jax.ShapeDtypeStruct(shape, jnp.float32) for name, shape in WEIGHTS.items()}
-
-
 def find_and_try(names, random):
     """Groups found in the program of these operations, and how much a random element changes its output."""
     spec = symmetry.discover(program(jnp, names), SHAPES, jax.ShapeDtypeStruct((BATCH, INPUTS), jnp.float32))
@@ -187,11 +110,6 @@ def find_and_try(names, random):
         return spec, 0.0
     # An output that is zero but for rounding has no relative error.
     return spec, np.abs(after - before).max() / max(np.abs(before).max(), 1e-6)
-
-
-def random_names(random, *, containing=None):
-    names = [str(name) for name in random.choice(list(OPS), random.integers(1, 5))]
-    return [*names[:2], containing, *names[2:]] if containing else names
 
 
 def check(count: int, seed: int):
@@ -226,6 +144,21 @@ def test_each_operation_alone(name):
     assert error < 1e-6
 
 
+@pytest.mark.parametrize("name", OVER)
+def test_each_operation_on_an_axis_that_units_vary_over(name):
+    _, error = find_and_try([f"experts/hidden/{name}"], np.random.default_rng(2))
+    assert error < 1e-6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", BLOCKS)
+def test_each_operation_at_each_place(block):
+    random = np.random.default_rng(5)
+    for place, name in itertools.product(PLACES, OVER):
+        _, error = find_and_try([f"{block}/{place}/{name}"], random)
+        assert error < 1e-6, (place, name)
+
+
 def without_pins(name):
     rule = RULES[name]
     return lambda equation: rule(equation)._replace(pins={})
@@ -251,7 +184,15 @@ def concatenate_backwards(equation):
     return aligned._replace(results=(results,))
 
 
+def gather_without_repetition(equation):
+    """Forgets that an operand is constant along the indices."""
+    aligned = RULES_BEFORE["gather"](equation)
+    operand = tuple(span for span in aligned.operands[0] if span.axes)
+    return aligned._replace(operands=(operand, *aligned.operands[1:]))
+
+
 RULES_BEFORE = dict(RULES)
+PIECES_BEFORE = fibres._pieces
 # Wrong on purpose: (what is replaced, by what, the operation that must show it).
 WRONG_RULES = {
     "cumsum": ("cumsum", without_pins("cumsum"), "cumsum"),
@@ -261,6 +202,12 @@ WRONG_RULES = {
     "gather": ("gather", gather_in_place, "gather"),
     "roll": ("concatenate", concatenate_backwards, "roll"),
     "iota": ("iota", without_pins("iota"), "position"),
+    "cumsum of experts": ("cumsum", without_pins("cumsum"), "experts/hidden/accumulated"),
+    "experts reversed": ("rev", without_pins("rev"), "experts/hidden/reversed"),
+    "experts gathered": ("gather", gather_in_place, "experts/hidden/gathered"),
+    "experts stacked": ("stack", without_pins("stack"), "experts/hidden/stacked"),
+    "experts rolled": ("concatenate", concatenate_backwards, "experts/hidden/rolled"),
+    "row repeated": ("gather", gather_without_repetition, "experts/hidden/one row"),
 }
 WRONG_DEGREES = {
     "tanh scales": ("tanh", (equal, equal), "tanh"),
@@ -268,6 +215,7 @@ WRONG_DEGREES = {
     "exp scales": ("exp", (equal, equal), "exp"),
     "mul is linear": ("mul", (equal, equal), "gain"),
     "sine scales": ("sin", (equal, equal), "sine"),
+    "padding scales": ("pad", (equal_ignoring_constants, equal), "pad with one"),
 }
 
 
@@ -320,7 +268,6 @@ def test_a_mutant_of_addition_is_caught(monkeypatch):
 
 def test_fibres_that_do_not_match_are_caught(monkeypatch):
     """In A[d, c] · A[d', c] both see d beside c, but not the same d: columns must not move row by row."""
-    from symbnn.symmetry import fibres
 
     def careless(seen, occurrences):
         for place, c in occurrences:
@@ -330,3 +277,22 @@ def test_fibres_that_do_not_match_are_caught(monkeypatch):
 
     monkeypatch.setattr(fibres, "_look", careless)
     assert caught("gram")
+
+
+def test_ordered_axes_taken_for_one_index_are_caught(monkeypatch):
+    """A reversed axis is the same class before and after, but not the same index."""
+
+    def careless(record, loops, known):
+        unpinned = record._replace(alignment=record.alignment._replace(pins={}))
+        return PIECES_BEFORE(unpinned, loops, known)
+
+    monkeypatch.setattr(fibres, "_pieces", careless)
+    assert caught("experts/hidden/reversed")
+    assert caught("layers/down/reversed")
+
+
+def test_iterations_taken_for_interchangeable_are_caught(monkeypatch):
+    monkeypatch.setattr(
+        assign, "_loop_word", lambda found, loop: found.loops.setdefault(loop, words.fresh(loop.length))
+    )
+    assert caught("layers/up/same")
