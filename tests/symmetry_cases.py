@@ -386,6 +386,32 @@ def scanned_layers() -> Case:
 
 
 @case
+def indexed_layers() -> Case:
+    """One array of several layers, indexed in Python: every layer has its own units."""
+    shapes = {"in": (3, 4), "kernel": (3, 4, 4), "bias": (3, 4), "out": (4, 2)}
+
+    def apply(p, x):
+        x = jax.nn.relu(x @ p["in"])
+        for number in range(3):
+            x = jax.nn.relu(x @ p["kernel"][number] + p["bias"][number])
+        return x @ p["out"]
+
+    return Case(apply, shapes, (BATCH, 3), 4 * [(4, (), 1, 0)])
+
+
+@case
+def unstacked_heads() -> Case:
+    """Queries, keys and values in one array, taken apart along its first axis."""
+    shapes = {"qkv": (3, 4, 5), "out": (5, 2)}
+
+    def apply(p, x):
+        q, k, v = (x @ kernel for kernel in jnp.unstack(p["qkv"]))
+        return jax.nn.softmax(q @ k.swapaxes(1, 2)) @ v @ p["out"]
+
+    return Case(apply, shapes, (BATCH, 6, 4), [(5, (), 1, 1), (5, (), 1, 1)])
+
+
+@case
 def maxout() -> Case:
     """Four units of three pieces: pieces change places within each unit."""
     shapes = {"kernel": (3, 4, 3), "bias": (4, 3), "out": (4, 2)}

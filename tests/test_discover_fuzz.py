@@ -19,7 +19,7 @@ from symbnn.symmetry.degree_rules import DEGREES, equal, equal_ignoring_constant
 from symbnn.symmetry.rules import RULES
 from symbnn.symmetry.rules.base import Alignment, Span, layout
 from symbnn.symmetry.rules.elementwise import elementwise
-from symbnn.symmetry.spec import Segments
+from symbnn.symmetry.spec import Segments, parts, word_size
 from tests.fuzz_programs import (
     BATCH,
     BLOCKS,
@@ -49,9 +49,18 @@ def ways(word, path=()):
 
 
 def act_by_formula(spec, permutations, factors, leaf, array):
-    """new[i, j] = s[i, j]^e · old[ρ(i), π[i](j)], one element at a time."""
+    """new[i, j] = s[i, j]^e · old[ρ(i), π[i](j)], one element at a time, slice by slice."""
+    slices = parts(leaf.axes)
+    if slices == (leaf.axes,):
+        return act_on_slice(spec, permutations, factors, leaf.shift, leaf.axes, array)
+    ends = np.cumsum([word_size(words[0]) for words in slices])
+    pairs = zip(slices, np.split(array, ends[:-1]), strict=True)
+    return np.concatenate([act_on_slice(spec, permutations, factors, leaf.shift, *pair) for pair in pairs])
+
+
+def act_on_slice(spec, permutations, factors, shift, words, array):
     over = {group.name: group.over for group in spec.groups}
-    axes = [ways(word) for word in leaf.axes]
+    axes = [ways(word) for word in words]
     lookup = [
         {tuple((path, index) for path, _, index in way): n for n, way in enumerate(axis)} for axis in axes
     ]
@@ -70,7 +79,7 @@ def act_by_formula(spec, permutations, factors, leaf, array):
                     index = int(permutations[factor.group][(*fibre, index)])
                 source.append((path, index))
             old.append(lookup[axis][tuple(source)])
-        new[position] = (array[tuple(old)] + leaf.shift) * factor_here - leaf.shift
+        new[position] = (array[tuple(old)] + shift) * factor_here - shift
     return new
 
 

@@ -97,6 +97,7 @@ OPS = {
     "interior pad": (lambda a: lax.pad(a, 0.0, [(0, 0, 0), (0, 0, 1)]), [(3, 4)], 1, 1),
     "tile": (lambda a: jnp.tile(a, (2, 3)), [(3, 4)], 2, 0),
     "stack": (lambda a, b: jnp.stack([a, b], 1), [(3, 4), (3, 4)], 2, 0),
+    "unstack": (lambda a: jnp.unstack(a, axis=1), [(3, 2, 4)], 2, 1),
     "rev": (lambda a: jnp.flip(a, 1), [(3, 4)], 1, 1),
     "roll": (lambda a: jnp.roll(a, 1, 1) + a, [(3, 4)], 1, 0),
     "matmul": (jnp.matmul, [(3, 4), (4, 5)], 3, 0),

@@ -14,7 +14,17 @@ from symbnn.symmetry.flatten import Equation, Program, Value
 
 PASS = {
     *("broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose", "copy"),
-    *("stop_gradient", "slice", "rev", "tile", "scan_x", "scan_y", "device_put", "sharding_constraint"),
+    *(
+        "stop_gradient",
+        "slice",
+        "rev",
+        "tile",
+        "unstack",
+        "scan_x",
+        "scan_y",
+        "device_put",
+        "sharding_constraint",
+    ),
     *("name", "dynamic_slice", "reduce_max", "reduce_min"),
 }
 """One number in, the same number out."""

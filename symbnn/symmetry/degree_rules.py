@@ -173,6 +173,7 @@ LINEAR = (
         "pad",
         "tile",
         "stack",
+        "unstack",
         "transpose",
         "squeeze",
         "expand_dims",

@@ -4,7 +4,7 @@ Discovered specs say so themselves (`Factor.role`). For specs written by hand th
 decides, and without one the layout: a weight array writes the units of its last axis.
 """
 
-from symbnn.symmetry.spec import Factor, Leaf, Segments, SymmetrySpec, Word
+from symbnn.symmetry.spec import Factor, Leaf, Segments, SymmetrySpec, Word, parts
 
 STATISTICS = "batch_stats"
 """Flax's collection of running statistics."""
@@ -69,6 +69,9 @@ def depth_order(spec: SymmetrySpec) -> tuple[str, ...]:
 
 def piece_factors(axes: tuple[Word, ...]) -> list[tuple[Factor, ...]]:
     """Factors of the pieces of a leaf, in the order of `pieces.split`, without an array."""
+    slices = parts(axes)
+    if slices != (axes,):
+        return [factors for words in slices for factors in piece_factors(words)]
     flat = [factor for word in axes for factor in word]
     for axis, factor in enumerate(flat):
         if isinstance(factor, Segments):

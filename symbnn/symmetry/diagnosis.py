@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from symbnn.symmetry.act import Element, act, identity
-from symbnn.symmetry.spec import Factor, Group, Leaf, Segments, SymmetrySpec, Word
+from symbnn.symmetry.spec import Factor, Group, Leaf, Segments, Slices, SymmetrySpec, Word
 from symbnn.types import Params
 
 EXPONENTS = tuple(Fraction(number) for number in (0, 1, -1, 2, -2))
@@ -74,11 +74,16 @@ def _blame(
 
 def _alterations(leaf: Leaf, group: Group, kind: str) -> Iterator[Leaf]:
     """Other descriptions of a leaf with respect to one group."""
-    for axis, word in enumerate(leaf.axes):
+    for axes in _altered_axes(leaf.axes, group, kind):
+        candidate = replace(leaf, axes=axes)
+        if not _has(candidate, group) or _has_all(candidate, group.over):
+            yield candidate
+
+
+def _altered_axes(axes: tuple[Word, ...], group: Group, kind: str) -> Iterator[tuple[Word, ...]]:
+    for axis, word in enumerate(axes):
         for altered in _altered_words(word, group, kind):
-            candidate = replace(leaf, axes=(*leaf.axes[:axis], altered, *leaf.axes[axis + 1 :]))
-            if not _has(candidate, group) or _has_all(candidate, group.over):
-                yield candidate
+            yield (*axes[:axis], altered, *axes[axis + 1 :])
 
 
 def _altered_words(word: Word, group: Group, kind: str) -> Iterator[Word]:
@@ -87,7 +92,14 @@ def _altered_words(word: Word, group: Group, kind: str) -> Iterator[Word]:
             yield (*word[:position], altered, *word[position + 1 :])
 
 
-def _altered_factors(factor: Factor | Segments, group: Group, kind: str) -> Iterator[Factor | Segments]:
+def _altered_factors(
+    factor: Factor | Segments | Slices, group: Group, kind: str
+) -> Iterator[Factor | Segments | Slices]:
+    if isinstance(factor, Slices):
+        for number, axes in enumerate(factor.parts):
+            for altered_axes in _altered_axes(axes, group, kind):
+                yield Slices((*factor.parts[:number], altered_axes, *factor.parts[number + 1 :]))
+        return
     if isinstance(factor, Segments):
         for number, word in enumerate(factor.words):
             for altered in _altered_words(word, group, kind):

@@ -8,6 +8,7 @@ the rules do not understand is pinned and reported by `explain`.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from symbnn import tree
-from symbnn.symmetry import reasons
+from symbnn.symmetry import reasons, slices
 from symbnn.symmetry.assign import Assignment, assign
 from symbnn.symmetry.constants import known_values
 from symbnn.symmetry.degrees import Shift, exponents, find_shifts
@@ -25,7 +26,7 @@ from symbnn.symmetry.naming import name_classes
 from symbnn.symmetry.redundancy import Generators, remove_redundant
 from symbnn.symmetry.roles import Roles, find_roles
 from symbnn.symmetry.slots import Slot, Slots, number_slots, unknowns
-from symbnn.symmetry.spec import Factor, Group, Index, Leaf, Role, Segments, SymmetrySpec
+from symbnn.symmetry.spec import Factor, Group, Index, Leaf, Role, Segments, Slices, SymmetrySpec
 from symbnn.symmetry.spec import Word as SpecWord
 from symbnn.symmetry.words import Atom, Sum, Word, atoms
 from symbnn.types import Params
@@ -58,7 +59,20 @@ def discover(
     shapes = jax.tree.map(_shape, (params, inputs))
     program = flatten(jax.make_jaxpr(lambda params, inputs: apply(params, *inputs))(*shapes))
     leaves = dict(zip(names, program.inputs[: len(names)], strict=True))
-    return _describe(_find(program, leaves, eval_only), _used(program))
+    whole: frozenset[str] = frozenset()
+    while True:
+        sliced = slices.take_apart(program, leaves, whole=whole)
+        spec = _describe(_find(sliced.program, sliced.names, eval_only), _used(sliced.program))
+        described = {leaf.name: leaf for leaf in spec.leaves}
+        if not (unfit := slices.disagreeing(described, sliced.parts)):
+            break
+        whole |= unfit
+    kept = {name: value for name, value in leaves.items() if name not in sliced.parts}
+    return replace(
+        spec,
+        leaves=slices.put_together(described, leaves, sliced.parts),
+        notes=(*spec.notes, *slices.remarks(program, kept)),
+    )
 
 
 def _find(program: Program, names: dict[str, Value], eval_only: bool) -> Found:
@@ -151,10 +165,12 @@ def _leaf(found: Found, name: str, value: Value, is_used: bool, labels: dict[Ato
 
 
 def _word(found: Found, word: Word, labels: dict[Atom, str]) -> SpecWord:
-    factors: list[Factor | Segments] = []
+    factors: list[Factor | Segments | Slices] = []
     for factor in word:
         if isinstance(factor, Sum):
-            described: Factor | Segments = _segments([_word(found, inner, labels) for inner in factor.words])
+            described: Factor | Segments | Slices = _segments(
+                [_word(found, inner, labels) for inner in factor.words]
+            )
         elif isinstance(factor, Slot):
             described = _factor(found, factor, labels)
         else:
@@ -182,7 +198,7 @@ def _role(found: Found, unknown: int) -> Role:
     return "consumes" if consumes else "produces"
 
 
-def _segments(words: list[SpecWord]) -> Factor | Segments:
+def _segments(words: list[SpecWord]) -> Factor | Segments | Slices:
     """Words end to end; neighbours that do not move are one."""
     merged: list[SpecWord] = []
     for word in words:
@@ -200,7 +216,7 @@ def _fixed_word(word: SpecWord) -> bool:
     return len(word) == 1 and _is_fixed(word[0])
 
 
-def _is_fixed(factor: Factor | Segments) -> bool:
+def _is_fixed(factor: Factor | Segments | Slices) -> bool:
     return isinstance(factor, Factor) and factor.group is None
 
 

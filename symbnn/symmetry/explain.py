@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from fractions import Fraction
 
-from symbnn.symmetry.spec import Factor, Group, Pin, SymmetrySpec
+from symbnn.symmetry.spec import Factor, Group, Leaf, Pin, SymmetrySpec, atoms, parts, word_size
 
 FEW = 3
 """Generators whose exponents are all written out."""
@@ -30,10 +30,26 @@ def _groups(spec: SymmetrySpec) -> Iterator[str]:
     for group in spec.groups:
         yield _title(spec, group)
         for leaf in spec.leaves:
-            for axis, factor in leaf.factors():
+            for place, factor in _places(leaf):
                 if factor.group == group.name:
                     shift = f" (acts on leaf + {leaf.shift:g})" if leaf.shift and any(factor.scales) else ""
-                    yield f"  {leaf.name} axis {axis}{_actions(factor)}{shift}"
+                    yield f"  {place}{_actions(factor)}{shift}"
+
+
+def _places(leaf: Leaf) -> Iterator[tuple[str, Factor]]:
+    """Every atom with the leaf, slice and axis it lies on."""
+    slices, start = parts(leaf.axes), 0
+    for words in slices:
+        length = word_size(words[0]) if words else 1
+        name = leaf.name if slices == (leaf.axes,) else slice_name(leaf.name, start, length)
+        start += length
+        for axis, word in enumerate(words):
+            yield from ((f"{name} axis {axis}", factor) for factor in atoms(word))
+
+
+def slice_name(leaf: str, start: int, length: int) -> str:
+    """`kernel[2]` or `kernel[2:4]`: how a slice along the first axis is written."""
+    return f"{leaf}[{start}]" if length == 1 else f"{leaf}[{start}:{start + length}]"
 
 
 def _title(spec: SymmetrySpec, group: Group) -> str:

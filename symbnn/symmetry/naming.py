@@ -1,11 +1,15 @@
 """Names for groups: after the layer that first produces the units."""
 
+import re
 from collections.abc import Mapping
 
 from symbnn.symmetry.words import Atom
 
 COLLECTION = "params/"
 """Flax's top level, which says nothing about a layer."""
+
+
+SLICE = re.compile(r"\[\d+(:\d+)?\]$")
 
 
 def name_classes(places: Mapping[Atom, list[str]], over: Mapping[Atom, list[Atom]]) -> dict[Atom, str]:
@@ -28,8 +32,10 @@ def name_classes(places: Mapping[Atom, list[str]], over: Mapping[Atom, list[Atom
 
 
 def _base(leaf: str) -> str:
-    leaf = leaf.removeprefix(COLLECTION)
-    return leaf.rsplit("/", 1)[0]
+    """`layers` for `params/layers/kernel`, `layers[2]` for the slice `params/layers/kernel[2]`."""
+    path, _, last = leaf.removeprefix(COLLECTION).rpartition("/")
+    index = SLICE.search(last)
+    return path + (index[0] if index else "") if path else last
 
 
 def _numbered(name: str, labels: Mapping[Atom, str]) -> str:

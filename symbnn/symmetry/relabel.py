@@ -7,7 +7,7 @@ import jax
 
 from symbnn import tree
 from symbnn.symmetry.act import Element, act_leaf
-from symbnn.symmetry.spec import Factor, Leaf, Segments, SymmetrySpec, Word
+from symbnn.symmetry.spec import Factor, Leaf, Segments, Slices, SymmetrySpec, Word
 from symbnn.types import Params
 
 
@@ -31,9 +31,12 @@ def permute(spec: SymmetrySpec, permutations: Mapping[str, jax.Array], params: P
 
 
 def _plain_word(word: Word) -> Word:
-    return tuple(
-        Segments(tuple(_plain_word(inner) for inner in factor.words))
-        if isinstance(factor, Segments)
-        else Factor(factor.size, factor.group)
-        for factor in word
-    )
+    return tuple(map(_plain_factor, word))
+
+
+def _plain_factor(factor: Factor | Segments | Slices) -> Factor | Segments | Slices:
+    if isinstance(factor, Slices):
+        return Slices(tuple(tuple(map(_plain_word, words)) for words in factor.parts))
+    if isinstance(factor, Segments):
+        return Segments(tuple(map(_plain_word, factor.words)))
+    return Factor(factor.size, factor.group)

@@ -3,7 +3,8 @@
 An axis of a weight array is a *word*: a row-major product of factors. A factor is either an atom, `size`
 positions that one group relabels, or a sum of words laid end to end (concatenation). A hidden layer that is
 flattened after a convolution has the word (height·width)·channels; the input of a layer after a skip
-connection has the word (encoder + decoder).
+connection has the word (encoder + decoder). An array that holds several layers and is only ever read slice by
+slice (`W[0]`, `W[1]`) has words for every slice.
 
 A group's permutation may vary *over* other groups (one per expert, head, scanned layer, convolution group):
 its array is then indexed by them first.
@@ -63,7 +64,22 @@ class Segments:
         return sum(word_size(word) for word in self.words)
 
 
-Word = tuple[Factor | Segments, ...]
+@dataclass(frozen=True)
+class Slices:
+    """Slices of an array along its first axis, each with words of its own for all axes.
+
+    It is the only factor of the first axis; the words of the other axes then say no more than their lengths.
+    """
+
+    parts: tuple[tuple["Word", ...], ...]
+
+    @property
+    def size(self) -> int:
+        """Length of the first axis."""
+        return sum(word_size(part[0]) for part in self.parts)
+
+
+Word = tuple[Factor | Segments | Slices, ...]
 
 
 @dataclass(frozen=True)
@@ -77,9 +93,10 @@ class Leaf:
 
     def factors(self) -> Iterator[tuple[int, Factor]]:
         """Every atom with the axis it lies on."""
-        for axis, word in enumerate(self.axes):
-            for factor in atoms(word):
-                yield axis, factor
+        for words in parts(self.axes):
+            for axis, word in enumerate(words):
+                for factor in atoms(word):
+                    yield axis, factor
 
 
 @dataclass(frozen=True)
@@ -111,7 +128,8 @@ class SymmetrySpec:
                 raise ValueError(f"group {group.name!r} varies over {missing}, which do not come before it")
             seen[group.name] = group.size
         for leaf in self.leaves:
-            if tuple(word_size(word) for word in leaf.axes) != leaf.shape:
+            shapes = [tuple(map(word_size, words)) for words in (leaf.axes, *parts(leaf.axes))]
+            if shapes[0] != leaf.shape or any(shape[1:] != leaf.shape[1:] for shape in shapes):
                 raise ValueError(
                     f"leaf {leaf.name!r}: words {leaf.axes} do not multiply to shape {leaf.shape}"
                 )
@@ -147,14 +165,25 @@ def word_size(word: Word) -> int:
     return math.prod(factor.size for factor in word)
 
 
+def parts(axes: tuple[Word, ...]) -> tuple[tuple[Word, ...], ...]:
+    """The words of every slice of an array; of the whole where it has none."""
+    first = axes[0][0] if axes and axes[0] else None
+    return first.parts if isinstance(first, Slices) else (axes,)
+
+
 def atoms(word: Word) -> Iterator[Factor]:
     """The atoms of a word, depth first."""
     for factor in word:
-        if isinstance(factor, Segments):
-            for inner in factor.words:
+        if isinstance(factor, Segments | Slices):
+            for inner in _words(factor):
                 yield from atoms(inner)
         else:
             yield factor
+
+
+def _words(factor: Segments | Slices) -> Iterator[Word]:
+    for part in (factor.words,) if isinstance(factor, Segments) else factor.parts:
+        yield from part
 
 
 def check_params(spec: SymmetrySpec, params: Params, *, num_leading: int = 0) -> None:

@@ -18,8 +18,8 @@ import jax.numpy as jnp
 from jax.extend import core
 
 from symbnn.symmetry.alignment.features import ACTIVATION, Arrays, Features, is_moved, plain_leaf
-from symbnn.symmetry.pieces import split
-from symbnn.symmetry.spec import Factor, Leaf, SymmetrySpec, Word, word_size
+from symbnn.symmetry.pieces import cut_words, split
+from symbnn.symmetry.spec import Factor, Leaf, Slices, SymmetrySpec, Word, word_size
 from symbnn.types import Params, Samples
 
 Apply = Callable[[Params, jax.Array], Any]
@@ -132,18 +132,34 @@ def _walk(
         else:
             result = eqn.primitive.bind(*inputs, **eqn.primitive.get_bind_params(eqn.params))
             outputs = list(result) if eqn.primitive.multiple_results else [result]
-            new = [_view_of(name, eqn, known)] + [None] * (len(outputs) - 1)
+            new = _views_of(name, eqn, known)
             seen.extend(_seen(name, eqn, inputs, known, outputs))
         values |= dict(zip(eqn.outvars, outputs, strict=True))
         words |= dict(zip(eqn.outvars, new, strict=True))
     return [read(atom) for atom in jaxpr.outvars], [view(atom) for atom in jaxpr.outvars]
 
 
-def _view_of(name: str, eqn: Any, known: list[Words | None]) -> Words | None:
-    """Words of the result of an operation that only rearranges a leaf; None if it does anything else."""
+def _views_of(name: str, eqn: Any, known: list[Words | None]) -> list[Words | None]:
+    """Words of the results of an operation that only rearranges a leaf; None if it does anything else."""
     if not known or known[0] is None:
-        return None
-    words, shape = known[0], eqn.outvars[0].aval.shape
+        return [None] * len(eqn.outvars)
+    if name == "slice" and not any(stride != 1 for stride in eqn.params["strides"] or ()):
+        starts, ends = eqn.params["start_indices"], eqn.params["limit_indices"]
+        return [cut_words(known[0], [slice(*pair) for pair in zip(starts, ends, strict=True)])]
+    if name in ("split", "unstack"):
+        axis, sizes = eqn.params["axis"], eqn.params.get("sizes", (1,) * len(eqn.outvars))
+        ends = [sum(sizes[: number + 1]) for number in range(len(sizes))]
+        parts = [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+        cut = [cut_words(known[0], [slice(None)] * axis + [part]) for part in parts]
+        shapes = [variable.aval.shape for variable in eqn.outvars]
+        return [words and _regrouped(words, shape) for words, shape in zip(cut, shapes, strict=True)]
+    return [_view_of(name, eqn, known[0]), *[None] * (len(eqn.outvars) - 1)]
+
+
+def _view_of(name: str, eqn: Any, words: Words) -> Words | None:
+    shape = eqn.outvars[0].aval.shape
+    if isinstance(words[0][0] if words and words[0] else None, Slices):
+        return words if name in UNCHANGED else None
     if name in UNCHANGED:
         return words
     if name == "transpose":

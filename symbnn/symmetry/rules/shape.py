@@ -154,6 +154,16 @@ def stack(equation: Equation) -> Alignment:
     )
 
 
+@rule("unstack")
+def unstack(equation: Equation) -> Alignment:
+    """Stacking backwards."""
+    axis, rank = equation.params["axis"], len(equation.operands[0].shape)
+    others = [number for number in range(rank) if number != axis]
+    return Alignment(
+        (layout(range(rank)),), tuple(layout(others) for _ in equation.results), {axis: "stacked values"}
+    )
+
+
 @rule("rev")
 def rev(equation: Equation) -> Alignment:
     """The reversed axes are ordered."""
