@@ -1,6 +1,7 @@
 """Discovery finds the groups one derives by hand, and they are symmetries."""
 
 import collections
+import doctest
 import json
 import math
 import os
@@ -18,6 +19,8 @@ from jax import lax
 from jax.flatten_util import ravel_pytree
 
 from symbnn import models, symmetry
+from symbnn.symmetry import rules
+from symbnn.symmetry.degree_rules import DEGREES
 from tests.symmetry_cases import CASES, Case, dense, draw, inputs, linear, mlp, summary
 
 # Small, and between them every structure: a sum, a product, a shift, fibres over a group and over an index.
@@ -307,7 +310,7 @@ def test_integer_inputs_and_unused_leaves():
 def test_names_follow_the_producing_layer():
     spec = discovered(CASES["transformer"]())
     assert [group.name for group in spec.groups] == [
-        "patch", "heads.heads", "heads.channels", "heads.channels[1]", "up"
+        "patch", "heads.blocks", "heads.units", "heads.units[1]", "up"
     ]  # fmt: skip
 
 
@@ -345,18 +348,81 @@ def test_specs_do_not_depend_on_the_hash_seed():
     assert "Group(" in printed[0]
 
 
-def test_rules_can_be_registered():
+@pytest.fixture
+def own_rules(monkeypatch):
+    """What a test registers is gone after it."""
+    for table in (rules.RULES, DEGREES):
+        for name in ("doubled_for_the_test", "wrong_for_the_test", "weighted_sum"):
+            monkeypatch.setitem(table, name, None)
+            monkeypatch.delitem(table, name)
+
+
+def test_rules_can_be_registered(own_rules):
     primitive = jax.extend.core.Primitive("doubled_for_the_test")
     primitive.def_abstract_eval(lambda x: x)
     case = hidden(lambda h, p: primitive.bind(h))
     assert discovered(case).groups == ()
-    from symbnn.symmetry.degree_rules import equal
-    from symbnn.symmetry.rules.elementwise import elementwise
-
-    symmetry.register_rule(primitive, elementwise)
+    symmetry.register_rule(primitive, rules.elementwise_rule)
     assert summary(discovered(case)) == [(6, (), 0, 0)]
-    symmetry.register_rule("doubled_for_the_test", elementwise, scale=equal, sign=equal)
+    symmetry.register_rule(
+        "doubled_for_the_test", rules.elementwise_rule, scale=rules.equal, sign=rules.equal
+    )
     assert summary(discovered(case)) == [(6, (), 1, 1)]
+
+
+def test_the_example_of_a_rule_runs(own_rules):
+    (example,) = doctest.DocTestFinder().find(symmetry.register_rule, "register_rule", globs={})
+    result = doctest.DocTestRunner().run(example)
+    assert (result.attempted, result.failed) == (15, 0)
+
+
+WRONG_RULES = {
+    "no alignment": (lambda e: (rules.layout("nk"),), "must return an Alignment or None; got tuple"),
+    "layouts": (
+        lambda e: rules.Alignment((), (rules.layout("nk"),)),
+        "must describe 1 operands; got 0 layouts",
+    ),
+    "rank too high": (
+        lambda e: rules.Alignment((rules.layout("nkj"),), (rules.layout("nk"),)),
+        r"every axis of operand 0 once, which has shape \(4, 6\); got axes \[0, 1, 2\]",
+    ),
+    "rank too low": (
+        lambda e: rules.Alignment((rules.layout("nk"),), (rules.layout("n"),)),
+        r"every axis of result 0 once, which has shape \(4, 6\); got axes \[0\]",
+    ),
+    "lengths": (
+        lambda e: rules.Alignment((rules.layout("nk"),), (rules.layout("kn"),)),
+        r"variable 'k' length 6; result 0 of shape \(4, 6\) has 4 on axes \(0,\)",
+    ),
+    "product": (
+        lambda e: rules.Alignment(
+            (rules.layout("nk"),),
+            ((rules.Span((0,), ("n",)), rules.Span((1,), ("a", "b"))),),
+            sizes={"a": 2, "b": 4},
+        ),
+        r"lengths \[2, 4\] on axes \(1,\) of result 0, which has shape \(4, 6\): expected 6, got 8",
+    ),
+    "missing length": (
+        lambda e: rules.Alignment(
+            (rules.layout("nk"),), ((rules.Span((0,), ("n",)), rules.Span((1,), ("a", "b"))),)
+        ),
+        r"must give the lengths of \['a', 'b'\] in `sizes`, for result 0",
+    ),
+    "pins": (
+        lambda e: rules.Alignment((rules.layout("nk"),), (rules.layout("nk"),), {"j": "why"}),
+        r"pins \['j'\]; its layouts have the variables \['k', 'n'\]",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_RULES)
+def test_rules_that_do_not_fit_are_refused(name, own_rules):
+    primitive = jax.extend.core.Primitive("wrong_for_the_test")
+    primitive.def_abstract_eval(lambda x: x)
+    rule, message = WRONG_RULES[name]
+    symmetry.register_rule(primitive, rule)
+    with pytest.raises(ValueError, match="primitive 'wrong_for_the_test'.*" + message):
+        discovered(hidden(lambda h, p: primitive.bind(h)))
 
 
 def test_leaves_with_one_name_are_refused():

@@ -15,8 +15,8 @@ SLICE = re.compile(r"\[\d+(:\d+)?\]$")
 def name_classes(places: Mapping[Atom, list[str]], over: Mapping[Atom, list[Atom]]) -> dict[Atom, str]:
     """One name per class from the names of its leaves, first producer first.
 
-    Where one layer names several classes, those that others vary over are its `.heads`, those that vary over
-    them its `.channels`; any further ones are numbered.
+    Where one layer names several classes, those that others vary over (heads, experts, groups of channels)
+    are its `.blocks`, those that vary over them its `.units`; any further ones are numbered.
     """
     bases = {atom: _base(names[0]) for atom, names in places.items()}
     varied = {d: None for dependent in over.values() for d in dependent}
@@ -24,9 +24,9 @@ def name_classes(places: Mapping[Atom, list[str]], over: Mapping[Atom, list[Atom
     for atom, base in bases.items():
         has_namesake = sum(other == base for other in bases.values()) > 1
         if has_namesake and atom in varied:
-            base += ".heads"
+            base += ".blocks"
         elif has_namesake and over.get(atom):
-            base += ".channels"
+            base += ".units"
         labels[atom] = _numbered(base, labels)
     return labels
 
