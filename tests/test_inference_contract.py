@@ -87,8 +87,7 @@ def test_it_beats_guessing_by_far(name):
 def test_it_saves_and_loads(name, tmp_path):
     posterior = fitted(name).posterior
     io.save_posterior(tmp_path / "posterior.safetensors", posterior, {"method": name})
-    classes = (posteriors.FixedLeaves, posteriors.DroppedUnits, posteriors.Units, posteriors.Reading)
-    loaded, metadata = io.load_posterior(tmp_path / "posterior.safetensors", classes=classes)
+    loaded, metadata = io.load_posterior(tmp_path / "posterior.safetensors")
     assert metadata == {"method": name}
     assert type(loaded) is type(posterior)
     assert jax.tree.structure(loaded) == jax.tree.structure(posterior)

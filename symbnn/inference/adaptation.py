@@ -23,6 +23,9 @@ from symbnn.types import Params
 Mass = str
 """`identity` or `diagonal`."""
 
+TARGET_ACCEPTANCE = 0.8
+"""Where Hamiltonian trajectories are cheapest per effective draw, a little above theory as Stan has it."""
+
 
 class Tuner(NamedTuple):
     """How tuning follows the transitions of the burn-in; frozen afterwards."""
@@ -117,13 +120,14 @@ def windows(
     return Tuner(name, init, update)
 
 
-def check_mass(step_size: float | None, mass: Mass | None) -> None:
-    """`ValueError` if a mass other than unit masses is wanted along with a given step size."""
-    if step_size is not None and mass not in (None, "identity"):
-        raise ValueError(
-            "adaptation, also of the mass, only happens with step_size=None; "
-            f"got mass={mass!r} with step_size={step_size}"
-        )
+def require_adapting(step_size: float | None, **settings: object) -> None:
+    """`ValueError` for the first setting of the adaptation that is given along with a step size."""
+    for name, value in settings.items():
+        if step_size is not None and value is not None:
+            raise ValueError(
+                f"{name} steers the adaptation, which only happens with step_size=None; "
+                f"got {name}={value!r} with step_size={step_size}"
+            )
 
 
 def leaf_sizes(target: Target) -> dict[str, int]:

@@ -47,8 +47,8 @@ def hmc(
     trajectory: float | None = None,
     jitter: float = 0.0,
     thinning: int = 1,
-    mass: adaptation.Mass = "identity",
-    target_acceptance: float = 0.8,
+    mass: adaptation.Mass | None = None,
+    target_acceptance: float | None = None,
     max_num_steps: int | None = None,
     initial: Samples | None = None,
     chunk_size: int | None = None,
@@ -59,9 +59,10 @@ def hmc(
 ) -> Method:
     """HMC over the weights of a network.
 
-    `step_size=None` adapts it by windows in the burn-in (towards `target_acceptance`), with a diagonal mass
-    matrix if asked. `num_steps` leapfrog steps, or as many as `trajectory` / `step_size`, when adapting at
-    most `max_num_steps` (1000); `jitter` in [0, 1) makes each step size uniform on ±jitter around its value.
+    `step_size=None` adapts it by windows in the burn-in, towards `target_acceptance` (0.8), with a diagonal
+    mass matrix if `mass` is "diagonal". `num_steps` leapfrog steps, or as many as `trajectory` / `step_size`,
+    when adapting at most `max_num_steps` (1000); `jitter` in [0, 1) makes each step size uniform on ±jitter
+    around its value.
     Chains start from prior draws, or from `initial`, one network per chain. See `driver.run` for the other
     settings and the diagnostics.
     """
@@ -80,12 +81,11 @@ def hmc(
         )
     )
     _check(step_size, num_steps, trajectory, jitter)
-    adaptation.check_mass(step_size, mass)
-    if max_num_steps is not None and (step_size is not None or num_steps is not None):
-        raise ValueError(
-            "max_num_steps bounds trajectory / step_size while step_size adapts; with step_size or num_steps "
-            f"given there is nothing to bound; got max_num_steps={max_num_steps}"
-        )
+    adaptation.require_adapting(
+        step_size, mass=mass, target_acceptance=target_acceptance, max_num_steps=max_num_steps
+    )
+    if max_num_steps is not None and num_steps is not None:
+        raise ValueError(f"with num_steps given max_num_steps has nothing to bound; got {max_num_steps}")
     most = MAX_NUM_STEPS if max_num_steps is None else max_num_steps
 
     def method(key: Key, target: Target) -> Fit:
@@ -95,8 +95,10 @@ def hmc(
             tuner = adaptation.windows(
                 num_burnin,
                 initial_step_size=adaptation.first_step_size(target),
-                mass=mass,
-                target_acceptance=target_acceptance,
+                mass=mass or "identity",
+                target_acceptance=adaptation.TARGET_ACCEPTANCE
+                if target_acceptance is None
+                else target_acceptance,
                 length=length,
                 length_with_mass=0.5 * math.pi if trajectory is None else trajectory,
             )

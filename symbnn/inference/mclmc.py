@@ -29,6 +29,8 @@ from symbnn.inference.storage import IN_MEMORY, Storage
 from symbnn.types import Key, Params, Samples
 
 FIRST_STEP_SIZE = 1e-3
+ENERGY_VARIANCE = (0.5, 0.1)
+TARGET_ACCEPTANCE = 0.9
 GRADIENTS_PER_STEP = 2
 """Of McLachlan's integrator, which takes two half steps with a gradient each."""
 
@@ -41,8 +43,8 @@ def mclmc(
     step_size: float | None = None,
     length: float | None = None,
     kernel: str = "unadjusted",
-    energy_variance: tuple[float, float] = (0.5, 0.1),
-    target_acceptance: float = 0.9,
+    energy_variance: tuple[float, float] | None = None,
+    target_acceptance: float | None = None,
     max_num_steps: int = 1000,
     thinning: int = 10,
     initial: Samples | None = None,
@@ -55,8 +57,9 @@ def mclmc(
     """MCLMC over the weights of a network; `kernel` is "unadjusted" or "adjusted".
 
     `step_size=None` adapts it in the burn-in: unadjusted to `energy_variance` per dimension, from the first
-    value at the start to the second at the end; adjusted to `target_acceptance`. `length=None`: unadjusted,
-    the spread √Σ_i var(w_i) seen in the burn-in; adjusted, π σ √(T d) / 2. See `driver.run` for the rest.
+    value (0.5) at the start to the second (0.1) at the end; adjusted to `target_acceptance` (0.9).
+    `length=None`: unadjusted, the spread √Σ_i var(w_i) seen in the burn-in; adjusted, π σ √(T d) / 2. See
+    `driver.run` for the rest.
     """
     run = driver.check_run(
         driver.Run(
@@ -72,7 +75,10 @@ def mclmc(
             sink=sink,
         )
     )
-    _check(step_size, length, kernel, energy_variance)
+    variance = ENERGY_VARIANCE if energy_variance is None else energy_variance
+    _check(step_size, length, kernel, variance)
+    adaptation.require_adapting(step_size, energy_variance=variance, target_acceptance=target_acceptance)
+    _refuse_other_kernels(kernel, energy_variance, target_acceptance)
 
     def method(key: Key, target: Target) -> Fit:
         distance = length or 0.5 * math.pi * adaptation.prior_radius(target)
@@ -83,7 +89,7 @@ def mclmc(
                 num_burnin,
                 initial_step_size=FIRST_STEP_SIZE * math.sqrt(sum(adaptation.leaf_sizes(target).values())),
                 mass="identity",
-                target_acceptance=target_acceptance,
+                target_acceptance=TARGET_ACCEPTANCE if target_acceptance is None else target_acceptance,
                 length=distance,
             )
         else:
@@ -93,7 +99,7 @@ def mclmc(
                 initial_step_size=FIRST_STEP_SIZE,
                 length=length,
                 initial_length=distance,
-                variance=energy_variance,
+                variance=variance,
             )
         built = adjusted_kernel(max_num_steps) if kernel == "adjusted" else unadjusted_kernel()
         name = f"mclmc({kernel}, {max_num_steps}, {tuner.name})"
@@ -164,3 +170,13 @@ def _check(
         raise ValueError(f"kernel must be 'unadjusted' or 'adjusted'; got {kernel!r}")
     if not all(0 < value < math.inf for value in energy_variance):
         raise ValueError(f"energy_variance must be two positive numbers; got {energy_variance}")
+
+
+def _refuse_other_kernels(
+    kernel: str, energy_variance: tuple[float, float] | None, target_acceptance: float | None
+) -> None:
+    """A setting of the other kernel would be ignored."""
+    if kernel == "adjusted" and energy_variance is not None:
+        raise ValueError(f"energy_variance is for kernel='unadjusted'; got {energy_variance} with 'adjusted'")
+    if kernel == "unadjusted" and target_acceptance is not None:
+        raise ValueError(f"target_acceptance is for kernel='adjusted'; got {target_acceptance}")

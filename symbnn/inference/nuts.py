@@ -42,7 +42,7 @@ def nuts(
     max_doublings: int = 10,
     thinning: int = 1,
     mass: adaptation.Mass | None = None,
-    target_acceptance: float = 0.8,
+    target_acceptance: float | None = None,
     initial: Samples | None = None,
     chunk_size: int | None = None,
     placement: Placement = EVERYWHERE,
@@ -52,8 +52,9 @@ def nuts(
 ) -> Method:
     """NUTS over the weights of a network: trajectories that end when they turn back.
 
-    `step_size=None` adapts it by windows in the burn-in, with a diagonal mass matrix unless `mass` is
-    "identity"; a given `step_size` goes with unit masses. A trajectory has at most 2^`max_doublings` steps.
+    `step_size=None` adapts it by windows in the burn-in, towards `target_acceptance` (0.8), with a diagonal
+    mass matrix unless `mass` is "identity"; a given `step_size` goes with unit masses. A trajectory has at
+    most 2^`max_doublings` steps.
     See `driver.run` for the rest.
     """
     run = driver.check_run(
@@ -72,7 +73,7 @@ def nuts(
     )
     if step_size is not None and not step_size > 0:
         raise ValueError(f"step_size must be positive; got {step_size}")
-    adaptation.check_mass(step_size, mass)
+    adaptation.require_adapting(step_size, mass=mass, target_acceptance=target_acceptance)
     if max_doublings < 1:
         raise ValueError(f"max_doublings must be at least 1; got {max_doublings}")
 
@@ -82,7 +83,9 @@ def nuts(
                 num_burnin,
                 initial_step_size=adaptation.first_step_size(target),
                 mass=mass or "diagonal",
-                target_acceptance=target_acceptance,
+                target_acceptance=adaptation.TARGET_ACCEPTANCE
+                if target_acceptance is None
+                else target_acceptance,
             )
         else:
             tuner = adaptation.fixed(step_size=step_size)

@@ -11,10 +11,14 @@ from symbnn.posteriors import Posterior
 
 KNOWN: tuple[type, ...] = (
     posteriors.DiagonalGaussian,
+    posteriors.DroppedUnits,
     posteriors.Empirical,
+    posteriors.FixedLeaves,
     posteriors.GaussianMixture,
     posteriors.LowRankGaussian,
     posteriors.LowRankPrecision,
+    posteriors.Reading,
+    posteriors.Units,
 )
 FIELD = "posterior"
 

@@ -4,7 +4,6 @@ Ratios, because absolute times depend on the machine; both sides take turns, so 
 """
 
 import multiprocessing
-import resource
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +16,7 @@ import psutil
 from scipy.optimize import linear_sum_assignment
 
 from symbnn import symmetry, tree
-from tests.bench import Row
+from tests.bench import Row, peak_memory
 from tests.networks import layer_name, mlp_params, mlp_spec
 
 SIZES = (784, 512, 512, 512, 10)
@@ -156,7 +155,7 @@ def _measure_memory() -> tuple[int, int]:
     samples = jax.block_until_ready(make(jax.random.split(jax.random.key(4), 1000)))
     held = psutil.Process().memory_info().rss
     jax.block_until_ready(symmetry.align(spec, samples, reference=reference).samples)
-    return held, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return held, peak_memory()
 
 
 def _balance_row() -> Row:

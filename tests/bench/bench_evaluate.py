@@ -1,11 +1,10 @@
 """Speed and memory of the streamed predictive, speed of the metrics: `python -m tests.bench`."""
 
 import os
-import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -13,7 +12,7 @@ import jax.numpy as jnp
 
 from symbnn import evaluate
 from symbnn.posteriors import DiagonalGaussian
-from tests.bench import Row
+from tests.bench import Row, peak_memory
 
 INPUTS, FEATURES, UNITS, CLASSES = 10_000, 784, 512, 10
 FLOPS_PER_NETWORK = 2 * INPUTS * (FEATURES * UNITS + UNITS * CLASSES)
@@ -129,15 +128,13 @@ def metrics_row() -> Row:
     return Row("all scalar metrics of 10,000 x 1,000 probabilities", 0.5, taken, "s", taken < 0.5, note)
 
 
-def rows() -> list[Row]:
+def rows() -> Iterator[Row]:
     """All lines of this file."""
-    return [
-        rate_row(),
-        memory_row(200, "stored"),
-        memory_row(200, "drawn"),
-        memory_row(2000, "drawn"),
-        metrics_row(),
-    ]
+    yield rate_row()
+    yield memory_row(200, "stored")
+    yield memory_row(200, "drawn")
+    yield memory_row(2000, "drawn")
+    yield metrics_row()
 
 
 def main(num_samples: int, source: str) -> None:
@@ -149,8 +146,7 @@ def main(num_samples: int, source: str) -> None:
         jax.block_until_ready(evaluate.predict(apply, samples, data))
     else:
         jax.block_until_ready(evaluate.predict(apply, law, data, key=key, num_samples=num_samples))
-    # Linux counts in KiB.
-    print(1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    print(peak_memory())
 
 
 if __name__ == "__main__":

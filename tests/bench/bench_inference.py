@@ -6,7 +6,6 @@ its own: `python -m tests.bench.bench_inference chains 2` and `... memory 400`.
 
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -22,7 +21,7 @@ from symbnn import density, inference, models
 from symbnn.inference.hmc import HMCState, leapfrog
 from symbnn.inference.kernels import chain_density
 from symbnn.io import ChunkStore
-from tests.bench import Row
+from tests.bench import Row, peak_memory
 
 STEPS = 100
 
@@ -127,7 +126,7 @@ def memory() -> Row:
         many / few,
         "x",
         many / few <= 1.05,
-        f"{few:.0f} and {many:.0f} MB; the draws of 1,000 are {1000 * 4 * 2410 * 4 / 2**20:.0f} MB",
+        f"{few:.0f} and {many:.0f} MiB; the draws of 1,000 are {1000 * 4 * 2410 * 4 / 2**20:.0f} MiB",
     )
 
 
@@ -208,7 +207,7 @@ def measure_chains(num_chains: int, num_devices: int, lanes: int) -> float:
 
 
 def measure_memory(num_samples: int) -> float:
-    """Peak resident MB of a stored run."""
+    """Peak resident MiB of a stored run."""
     with tempfile.TemporaryDirectory() as directory:
         inference.hmc(
             num_chains=4,
@@ -220,7 +219,7 @@ def measure_memory(num_samples: int) -> float:
             sink=ChunkStore(directory),
             storage=inference.Storage(collect="stored"),
         )(jax.random.key(0), network(64, 32, 1_297))
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return peak_memory() / 2**20
 
 
 if __name__ == "__main__":
