@@ -1,32 +1,76 @@
-"""Run every `bench_*` module beside this file and print one table: `python -m tests.bench [name ...]`."""
+"""Run every `bench_*` module beside this file and print one table: `python -m tests.bench [name ...]`.
+
+A run of all of them is kept in `results/bench.md`, with the machine and the versions it was measured on.
+"""
 
 import importlib
+import importlib.metadata
+import os
 import pathlib
+import platform
 import sys
+import time
+
+from tests.bench import Row
+
+FOLDER = pathlib.Path(__file__).parent
+RESULT = FOLDER.parent.parent / "results" / "bench.md"
+LIBRARIES = ("jax", "jaxlib", "numpy", "scipy", "blackjax", "numpyro", "optax", "cvxpy", "scikit-learn")
+HEADER = ("| what | target | measured | unit | | note |", "|---|---|---|---|---|---|")
 
 
 def main(chosen: list[str]) -> int:
     """Print the rows as they come; 1 if a promise is broken."""
-    found = sorted(path.stem for path in pathlib.Path(__file__).parent.glob("bench_*.py"))
-    unknown = [name for name in chosen if f"bench_{name}" not in found]
+    found = sorted(path.stem.removeprefix("bench_") for path in FOLDER.glob("bench_*.py"))
+    unknown = [name for name in chosen if name not in found]
     if unknown:
-        known = ", ".join(stem.removeprefix("bench_") for stem in found)
-        print(f"no benchmark {unknown[0]!r}; known: {known}", file=sys.stderr)
+        print(f"no benchmark {unknown[0]!r}; known: {', '.join(found)}", file=sys.stderr)
         return 2
-    print("| what | target | measured | unit | | note |")
-    print("|---|---|---|---|---|---|")
-    broken = 0
-    for stem in found:
-        if chosen and stem.removeprefix("bench_") not in chosen:
-            continue
-        for row in importlib.import_module(f"tests.bench.{stem}").rows():
+    begun = time.monotonic()
+    lines, broken = list(HEADER), 0
+    print("\n".join(lines), flush=True)
+    for name in chosen or found:
+        for row in importlib.import_module(f"tests.bench.bench_{name}").rows():
             broken += not row.passed
-            verdict = "ok" if row.passed else "MISSED"
-            print(
-                f"| {row.name} | {row.target:g} | {row.measured:.3g} | {row.unit} | {verdict} | {row.note} |",
-                flush=True,
-            )
+            lines.append(line(row))
+            print(lines[-1], flush=True)
+    if not chosen:
+        minutes = (time.monotonic() - begun) / 60
+        RESULT.write_text(page(lines, broken, minutes), encoding="utf-8")
+        print(f"\nkept in {RESULT.relative_to(FOLDER.parent.parent)}")
     return int(broken > 0)
+
+
+def line(row: Row) -> str:
+    """A row of the table."""
+    verdict = "ok" if row.passed else "**missed**"
+    return f"| {row.name} | {row.target:g} | {row.measured:.3g} | {row.unit} | {verdict} | {row.note} |"
+
+
+def page(lines: list[str], broken: int, minutes: float) -> str:
+    """The kept table with where and how it was measured."""
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in LIBRARIES)
+    return "\n".join(
+        [
+            "# Speed and memory",
+            "",
+            f"`make bench`, {minutes:.0f} minutes; {len(lines) - len(HEADER)} rows, {broken} missed. Ratios are "
+            "of times measured in turns within one run, so they say more than the times.",
+            "",
+            *lines,
+            "",
+            f"Machine: {processor()}, {os.cpu_count()} cores. Python {platform.python_version()}; {versions}.",
+            "",
+        ]
+    )
+
+
+def processor() -> str:
+    """The model of the processor, as Linux names it."""
+    for entry in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if entry.startswith("model name"):
+            return entry.partition(":")[2].strip()
+    return platform.machine()
 
 
 if __name__ == "__main__":
