@@ -54,12 +54,13 @@ def page(lines: list[str], broken: int, minutes: float) -> str:
         [
             "# Speed and memory",
             "",
-            f"`make bench`, {minutes:.0f} minutes; {len(lines) - len(HEADER)} rows, {broken} missed. Ratios are "
-            "of times measured in turns within one run, so they say more than the times.",
+            f"`make bench`, {minutes:.0f} minutes; {len(lines) - len(HEADER)} rows, {broken} missed. "
+            "Ratios are of times measured in turns within one run, so they say more than the times.",
             "",
             *lines,
             "",
-            f"Machine: {processor()}, {os.cpu_count()} cores. Python {platform.python_version()}; {versions}.",
+            f"Machine: {processor()}, {os.cpu_count()} cores.",
+            f"Python {platform.python_version()}; {versions}.",
             "",
         ]
     )
