@@ -6,6 +6,7 @@ from symbnn.io.files import ArtefactError
 from symbnn.io.lines import append_line, read_lines
 from symbnn.io.posterior import load_posterior, save_posterior
 from symbnn.io.sharded import load_sharded, save_sharded
+from symbnn.io.shared import SharedTables, load_shared, save_shared
 from symbnn.io.torch_layers import torch_layers
 from symbnn.io.torch_weights import from_torch, load_safetensors, save_safetensors, to_torch
 from symbnn.io.trees import load_tree, read_metadata, save_tree
@@ -13,17 +14,20 @@ from symbnn.io.trees import load_tree, read_metadata, save_tree
 __all__ = [
     "ArtefactError",
     "ChunkStore",
+    "SharedTables",
     "append_line",
     "from_torch",
     "load_posterior",
     "load_safetensors",
     "load_sharded",
+    "load_shared",
     "load_tree",
     "read_lines",
     "read_metadata",
     "save_posterior",
     "save_safetensors",
     "save_sharded",
+    "save_shared",
     "save_tree",
     "to_arviz",
     "to_torch",

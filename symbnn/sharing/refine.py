@@ -1,0 +1,180 @@
+"""Stages 1b and 2: from (mean, standard deviation) of every weight to shared Gaussians.
+
+cluster:  outliers out, mixture fitted to the rest, members of small clusters out
+refine:   components merged to a fixpoint, then weights outside their ellipse blended
+share:    all of it as a `SharedWeights` posterior
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from symbnn.io.shared import label_type
+from symbnn.sharing import gmm
+from symbnn.sharing.ellipses import Ellipses, find_ellipses
+from symbnn.sharing.kmeans import kmeans
+from symbnn.sharing.layout import Layout, remainder
+from symbnn.sharing.merge import Merged, guards_of, merge
+from symbnn.sharing.outliers import Outliers, drop_small_clusters
+from symbnn.sharing.posterior import SharedWeights
+from symbnn.sharing.sweeps import Mixture
+from symbnn.types import Key, Params
+
+# Weights per component below which clusters fall under the smallest size by chance.
+WEIGHTS_PER_COMPONENT = 150
+
+
+class Clusters(NamedTuple):
+    """A mixture, the component of every weight (-1 for outliers), and why weights are outliers."""
+
+    mixture: Mixture
+    labels: np.ndarray
+    outliers: Outliers
+    log_likelihoods: np.ndarray
+
+
+class Refined(NamedTuple):
+    """What is left after merging, with the ellipse weights."""
+
+    mixture: Mixture
+    labels: np.ndarray
+    ellipses: Ellipses
+    merged: Merged | None
+
+
+def default_components(num_inliers: int) -> int:
+    """Between 16 and 6,000, one for every 150 weights."""
+    return int(min(6000, max(16, num_inliers // WEIGHTS_PER_COMPONENT), num_inliers))
+
+
+def cluster(
+    key: Key,
+    points: np.ndarray,
+    outliers: Outliers,
+    *,
+    num_components: int | None = None,
+    smallest_cluster: int = 20,
+    num_sweeps: int = 10,
+    minibatch: int | None = None,
+    num_candidates: int = gmm.NUM_CANDIDATES,
+    dtype: str = "float32",
+) -> Clusters:
+    """A mixture of the inliers: k-means, then `num_sweeps` of EM, in batches of `minibatch` points."""
+    inliers = np.flatnonzero(~outliers.mask)
+    inside = points[inliers]
+    count = default_components(len(inliers)) if num_components is None else num_components
+    start = kmeans(key, inside, count, num_candidates=num_candidates, dtype=dtype)
+    if minibatch is None:
+        fitted = gmm.fit(inside, start, num_sweeps=num_sweeps, num_candidates=num_candidates, dtype=dtype)
+    else:
+        seed = int(jax.random.randint(key, (), 0, 2**31 - 1))
+        steps = num_sweeps * max(1, len(inside) // minibatch)
+        fitted = gmm.fit_minibatch(
+            seed,
+            inside,
+            start,
+            num_steps=steps,
+            batch_size=minibatch,
+            num_candidates=num_candidates,
+            dtype=dtype,
+        )
+    found = gmm.assign(inside, fitted.mixture, num_candidates=num_candidates, dtype=dtype)
+    small, found, mixture = drop_small_clusters(found, fitted.mixture, smallest_cluster=smallest_cluster)
+    labels = np.full(len(points), -1, np.int32)
+    labels[inliers] = found
+    lonely = np.zeros(len(points), bool)
+    lonely[inliers] = small
+    return Clusters(mixture, labels, outliers._replace(lonely=lonely), fitted.log_likelihoods)
+
+
+def refine(
+    points: np.ndarray,
+    mixture: Mixture,
+    labels: np.ndarray,
+    *,
+    merging: bool = True,
+    ellipses: bool = True,
+    gradients: np.ndarray | None = None,
+    formula: str = "moment",
+    distance: float | None = None,
+    gradient: float | None = None,
+    gradient_quantile: float = 0.99,
+    variance: float = 1e-3,
+    fewest: int = 1,
+    num_nearest: int = 5,
+    num_kept: int = 2,
+) -> Refined:
+    """Merge, then find ellipse weights; either may be left out. `gradients`: of `component_gradients`."""
+    merged = None
+    if merging:
+        merged = merge(
+            mixture,
+            guards_of(points, labels, mixture.num_components, gradients),
+            formula=formula,
+            distance=distance,
+            gradient=gradient,
+            gradient_quantile=gradient_quantile,
+            variance=variance,
+            fewest=fewest,
+        )
+        mixture = merged.mixture
+        labels = np.where(labels >= 0, merged.numbers[labels], -1).astype(np.int32)
+    if ellipses:
+        blended = find_ellipses(points, labels, mixture, num_nearest=num_nearest, num_kept=num_kept)
+    else:
+        kept = min(num_kept, mixture.num_components)
+        blended = Ellipses(
+            np.zeros(0, np.int64), np.zeros((0, kept), np.int32), np.zeros((0, kept), np.float32)
+        )
+    return Refined(mixture, labels, blended, merged)
+
+
+def share(
+    params: Params,
+    layout: Layout,
+    points: np.ndarray,
+    refined: Refined,
+    *,
+    sampling: str = "hierarchical",
+    noise: str = "component",
+    blending: str = "samples",
+) -> SharedWeights:
+    """The posterior of a refined clustering; `params` give everything that is not shared."""
+    if len(points) != layout.num_weights or len(refined.labels) != len(points):
+        raise ValueError(
+            f"share: the network has {layout.num_weights} shared weights, but there are {len(points)} points "
+            f"and {len(refined.labels)} labels; they come from another model or another run"
+        )
+    outliers = np.flatnonzero(refined.labels < 0)
+    factors = np.linalg.cholesky(refined.mixture.covariances)
+    kind = label_type(refined.mixture.num_components)
+    single = lambda values: jnp.asarray(values, jnp.float32)  # noqa: E731
+    return SharedWeights(
+        means=single(refined.mixture.means),
+        factors=single(np.stack([factors[:, 0, 0], factors[:, 1, 0], factors[:, 1, 1]], axis=1)),
+        labels=jnp.asarray(np.maximum(refined.labels, 0).astype(kind)),
+        outlier_indices=jnp.asarray(outliers.astype(np.uint32)),
+        outlier_means=single(points[outliers, 0]),
+        outlier_stds=single(points[outliers, 1]),
+        ellipse_indices=jnp.asarray(refined.ellipses.indices.astype(np.uint32)),
+        ellipse_components=jnp.asarray(refined.ellipses.components.astype(kind)),
+        ellipse_weights=single(refined.ellipses.weights),
+        fixed=remainder(layout, params),
+        layout=layout,
+        sampling=sampling,
+        noise=noise,
+        blending=blending,
+    )
+
+
+def mixture_of(shared: SharedWeights, counts: np.ndarray) -> Mixture:
+    """The components of a posterior as a mixture, weighted by their members: to refine it again."""
+    first, slant, last = (np.asarray(shared.factors[:, index], np.float64) for index in range(3))
+    zero: Any = np.zeros_like(first)
+    factors = np.stack([first, zero, slant, last], axis=1).reshape(-1, 2, 2)
+    weights = np.maximum(counts, 1e-9) / max(counts.sum(), 1)
+    return Mixture(
+        weights / weights.sum(), np.asarray(shared.means, np.float64), factors @ factors.swapaxes(1, 2)
+    )

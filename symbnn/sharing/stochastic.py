@@ -1,0 +1,233 @@
+"""Stage 1: a mean and a standard deviation for every shared weight, trained around a deterministic network.
+
+Per data point, with one draw w = μ + σ ε of the shared weights a step, the loss is
+
+    -mean log p(y | x, w) + kl_weight · KL(N(μ, σ²) ‖ N(0, prior_std²)) / N
+
+The released code trains without the KL and with small steps, which leaves σ where it started; with a
+tempered KL and faster scales the plane of (μ, σ) really has two dimensions. Scales are kept divided by
+`scale_speed`, so that a step of Adam moves them as many times faster than the means. Everything that is not
+shared is trained too."""
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from symbnn import keys, tree
+from symbnn.density import Batch, Target
+from symbnn.inference.base import ProgressCallback
+from symbnn.inference.recipe import Recipe
+from symbnn.inference.training import (
+    Loss,
+    NetworkLoss,
+    Problem,
+    Trained,
+    join_statistics,
+    problem_of,
+    split_statistics,
+    train,
+    warn_nonfinite,
+)
+from symbnn.names import lookup
+from symbnn.posteriors import DiagonalGaussian
+from symbnn.posteriors.base import check_same_shapes
+from symbnn.sharing.layout import Layout, flatten, insert, is_kernel, layout_of
+from symbnn.types import Key, Params
+
+Wrap = Callable[[Loss], Loss]
+"""Changes a loss, for instance by augmenting its batches; the result must be hashable."""
+
+
+class ScaleMap(NamedTuple):
+    """A map from an unbounded number to a standard deviation, and its inverse."""
+
+    forward: Callable[[Array], Array]
+    inverse: Callable[[float], float]
+
+
+DELTA = 0.03
+SCALE_MAPS = {
+    "softplus": ScaleMap(jax.nn.softplus, lambda std: std + math.log(-math.expm1(-std))),
+    # The released form, negative for small arguments; its absolute value is what multiplies the noise.
+    "log_delta_exp": ScaleMap(
+        lambda rho: jnp.abs(jnp.log(DELTA + jnp.exp(rho))), lambda std: math.log(math.exp(std) - DELTA)
+    ),
+}
+
+
+class Stochastic(NamedTuple):
+    """A stochastic network: means in `params` (with what is not shared), standard deviations flat."""
+
+    params: Params
+    stds: Array
+    layout: Layout
+    losses: Array
+
+    def points(self) -> np.ndarray:
+        """(mean, standard deviation) of every shared weight, (n, 2)."""
+        return np.stack([np.asarray(flatten(self.layout, self.params)), np.asarray(self.stds)], axis=1)
+
+    def posterior(self) -> DiagonalGaussian:
+        """The same law as independent Gaussians, for evaluators."""
+        zeros = jax.tree.map(jnp.zeros_like, self.params)
+        return DiagonalGaussian(self.params, insert(self.layout, zeros, self.stds))
+
+
+@dataclass(frozen=True)
+class StochasticLoss:
+    """The loss of `{"network": ..., "scales": (n,)}`."""
+
+    problem: Problem
+    layout: Layout
+    scale_map: str
+    scale_speed: float
+    kl_weight: float
+    prior_std: float
+
+    def __call__(
+        self, weights: Params, statistics: Params, batch: Batch, key: Key
+    ) -> tuple[Float[Array, ""], Params]:
+        """Loss per data point and the new running statistics."""
+        params = join_statistics(weights["network"], statistics)
+        mean = flatten(self.layout, params)
+        std = self.stds(weights["scales"])
+        noise = jax.random.normal(keys.named(key, "weights"), mean.shape, mean.dtype)
+        drawn = insert(self.layout, params, mean + std * noise)
+        outputs, updated = self.problem.model.train(drawn, batch.inputs, key)
+        loss = -jnp.mean(self.problem.likelihood.log_prob(outputs, batch.targets))
+        if self.kl_weight:
+            divergence = jnp.sum(gaussian_kl(mean, std**2, 0.0, self.prior_std**2))
+            loss = loss + self.kl_weight * divergence / self.problem.num_data
+        return loss, split_statistics(updated)[1]
+
+    def stds(self, scales: Array) -> Array:
+        """Standard deviations from the trained numbers."""
+        return SCALE_MAPS[self.scale_map].forward(self.scale_speed * scales)
+
+
+def gaussian_kl(mean: Any, variance: Any, prior_mean: Any, prior_variance: Any) -> Array:
+    """KL(N(mean, variance) ‖ N(prior_mean, prior_variance)) in one dimension."""
+    ratio = variance / prior_variance
+    return 0.5 * (ratio + (mean - prior_mean) ** 2 / prior_variance - 1.0 - jnp.log(ratio))
+
+
+def pretrain(
+    key: Key,
+    target: Target,
+    recipe: Recipe,
+    *,
+    initial: Params | None = None,
+    wrap: Wrap | None = None,
+    progress: ProgressCallback | None = None,
+) -> tuple[Params, Array]:
+    """Stage 0: one deterministic network by MAP training, with the loss of every epoch."""
+    recipe.check_data(target.num_data)
+    start = target.model.init(keys.named(key, "init")) if initial is None else initial
+    check_same_shapes("initial", start, jax.eval_shape(target.model.init, key))
+    loss: Loss = NetworkLoss(problem_of(target), with_prior=True)
+    weights, statistics = split_statistics(start)
+    trained = train_one(key, target, loss, recipe, weights, statistics, wrap, progress, "pretraining")
+    return join_statistics(trained.weights, trained.statistics), trained.losses
+
+
+def train_stochastic(
+    key: Key,
+    target: Target,
+    recipe: Recipe,
+    *,
+    initial: Params | None = None,
+    initial_std: float = 0.03,
+    scale_map: str = "softplus",
+    scale_speed: float = 100.0,
+    kl_weight: float = 0.1,
+    prior_std: float = 0.1,
+    select: Callable[[str], bool] = is_kernel,
+    wrap: Wrap | None = None,
+    progress: ProgressCallback | None = None,
+) -> Stochastic:
+    """Stage 1 from `initial` (a trained network; by default the model's initialisation)."""
+    recipe.check_data(target.num_data)
+    mapping = lookup(SCALE_MAPS, scale_map, "scale map")
+    if not initial_std > 0 or not scale_speed > 0 or not prior_std > 0 or kl_weight < 0:
+        raise ValueError(
+            "stochastic: initial_std, scale_speed and prior_std must be positive and kl_weight not negative; "
+            f"got {initial_std}, {scale_speed}, {prior_std}, {kl_weight}"
+        )
+    start = target.model.init(keys.named(key, "init")) if initial is None else initial
+    check_same_shapes("initial", start, jax.eval_shape(target.model.init, key))
+    layout = layout_of(start, select=select)
+    scales = jnp.full((layout.num_weights,), mapping.inverse(initial_std) / scale_speed)
+    loss = StochasticLoss(problem_of(target), layout, scale_map, scale_speed, kl_weight, prior_std)
+    network, statistics = split_statistics(start)
+    weights = {"network": network, "scales": scales}
+    trained = train_one(key, target, loss, recipe, weights, statistics, wrap, progress, "stochastic")
+    params = join_statistics(trained.weights["network"], trained.statistics)
+    return Stochastic(params, loss.stds(trained.weights["scales"]), layout, trained.losses)
+
+
+def gradient_magnitudes(
+    key: Key, target: Target, stochastic: Stochastic, *, num_batches: int = 16, batch_size: int = 256
+) -> Float[Array, " n"]:
+    """Mean over batches of |∂ loss / ∂ μ_i|, each batch with its own draw of the weights."""
+    loss = StochasticLoss(problem_of(target), stochastic.layout, "softplus", 1.0, 0.0, 1.0)
+    network, statistics = split_statistics(stochastic.params)
+    scales = jnp.log(jnp.expm1(stochastic.stds))
+    weights = {"network": network, "scales": scales}
+    batches = random_batches(key, target.num_data, num_batches, batch_size)
+    return _mean_magnitude(loss, weights, statistics, target.data, batches, keys.indexed(key, 0, num_batches))
+
+
+@functools.partial(jax.jit, static_argnames="loss")
+def _mean_magnitude(
+    loss: StochasticLoss, weights: Params, statistics: Params, data: Batch, batches: Array, batch_keys: Key
+) -> Float[Array, " n"]:
+    def step(total: Array, inputs: Any) -> tuple[Array, None]:
+        indices, batch_key = inputs
+        batch = Batch(data.inputs[indices], data.targets[indices])
+        gradient, _ = jax.grad(loss, has_aux=True)(weights, statistics, batch, batch_key)
+        return total + jnp.abs(flatten(loss.layout, join_statistics(gradient["network"], statistics))), None
+
+    total, _ = jax.lax.scan(step, jnp.zeros(loss.layout.num_weights), (batches, batch_keys))
+    return total / len(batches)
+
+
+def random_batches(key: Key, num_data: int, num_batches: int, batch_size: int) -> Array:
+    """Indices (batches, size) of random examples; a batch is never larger than the data."""
+    shape = (num_batches, min(batch_size, num_data))
+    return jax.random.randint(keys.named(key, "batches"), shape, 0, num_data)
+
+
+def train_one(
+    key: Key,
+    target: Target,
+    loss: Loss,
+    recipe: Recipe,
+    weights: Params,
+    statistics: Params,
+    wrap: Wrap | None,
+    progress: ProgressCallback | None,
+    stage: str,
+) -> Trained:
+    """One run of `inference.training.train`; `ValueError` if it did not stay finite."""
+    member = (tree.stack([weights]), tree.stack([statistics]))
+    trained = train(
+        loss if wrap is None else wrap(loss),
+        recipe,
+        keys.indexed(key, 0, 1),
+        *member,
+        target.data,
+        progress=progress,
+        stage=stage,
+    )
+    warn_nonfinite(stage, trained.num_nonfinite)
+    result = tree.take(trained, 0)
+    if not bool(jnp.isfinite(result.losses[-1])):
+        raise ValueError(f"{stage}: the loss ended at {result.losses[-1]}; try a smaller learning_rate")
+    return result
