@@ -18,6 +18,8 @@ class Data:
     """Training examples, drawn by seed; all by default."""
     num_test: int | None = bounded(None, 2, 10_000_000)
     """Test examples, drawn by seed; all by default."""
+    image_side: int | None = bounded(None, 1, 10_000)
+    """Images are averaged down to this many pixels a side; left as they are by default."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +42,12 @@ class Sampler:
     """Transitions thrown away at the start of every chain."""
     num_samples: int = bounded(400, 4, 10_000_000)
     """Draws kept of every chain."""
-    step_size: float = bounded(0.01, 1e-8, 10.0)
-    """Leapfrog step."""
+    step_size: float | None = bounded(0.01, 1e-8, 10.0)
+    """Leapfrog step; None adapts it during the burn-in."""
     num_steps: int = bounded(100, 1, 100_000)
     """Leapfrog steps per transition."""
+    start: Literal["prior", "initialisation"] = "prior"
+    """Where chains start: draws from the prior, or fresh networks as for training (the paper's way)."""
     prior_scale: float = bounded(1.0, 1e-6, 1e6)
     """Standard deviation of the Gaussian prior on every weight and bias."""
 
@@ -86,3 +90,27 @@ class Compact:
     """Networks drawn from each Gaussian."""
     num_draw_seeds: int = bounded(5, 1, 10_000)
     """Sets of draws that the numbers are averaged over."""
+    num_components: int = bounded(4, 1, 10_000)
+    """Gaussians of the mixture."""
+
+
+@dataclass(frozen=True)
+class Refinement:
+    """Fit of the aligned Gaussian to HMC's predictions; its recipe is chosen on held-out training images."""
+
+    num_epochs: int = bounded(100, 1, 10_000_000)
+    """Passes over the training images and as many mixed-up ones."""
+    batch_size: int = bounded(256, 1, 1_000_000)
+    """Inputs per step of Adam."""
+    num_draws: int = bounded(16, 1, 10_000)
+    """Draws of every pre-activation per input and step."""
+    learning_rate: float = bounded(0.03, 1e-10, 100.0)
+    """Of Adam at the start of its cosine schedule, in standard deviations."""
+    losses: tuple[Literal["cross_entropy", "squared"], ...] = ("squared", "cross_entropy")
+    """Candidates."""
+    penalties: tuple[float, ...] = bounded((0.0, 3e-6), 0.0, 1e6)
+    """Candidates: weight of the divergence from the aligned Gaussian."""
+    num_validation: int = bounded(297, 1, 10_000_000)
+    """Training images that no candidate is fitted to: they are judged on these."""
+    max_divergence: float = bounded(0.8, 0.0, 1e6)
+    """In nats per weight; candidates that went further from the aligned Gaussian are not chosen."""

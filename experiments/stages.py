@@ -37,6 +37,7 @@ class Problem:
             num_train=config.data.num_train,
             num_test=config.data.num_test,
             seed=config.seed,
+            resize=config.data.image_side,
         )
         if self.data.num_classes is None:
             raise ValueError(f"--data.name {config.data.name} has no classes; this study needs labels")
@@ -56,6 +57,10 @@ class Problem:
 def sample(problem: Problem, chunks: Path) -> dict[str, Any]:
     """HMC; a stopped run goes on from its chunks."""
     settings = problem.config.inference
+    key = keys.named(problem.key, "hmc")
+    starts = None
+    if settings.start == "initialisation":
+        starts = jax.vmap(problem.model.init)(keys.indexed(keys.named(key, "start"), 0, settings.num_chains))
     with progress.show() as show:
         method = inference.hmc(
             num_chains=settings.num_chains,
@@ -63,10 +68,11 @@ def sample(problem: Problem, chunks: Path) -> dict[str, Any]:
             num_burnin=settings.num_burnin,
             step_size=settings.step_size,
             num_steps=settings.num_steps,
+            initial=starts,
             progress=show,
             sink=io.ChunkStore(chunks),
         )
-        fit = method(keys.named(problem.key, "hmc"), problem.target)
+        fit = method(key, problem.target)
     return {"samples": fit.posterior.samples, "diagnostics": fit.diagnostics}
 
 

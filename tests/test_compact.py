@@ -4,6 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from sklearn.cluster import KMeans
+from sklearn.metrics import adjusted_rand_score
 
 from symbnn import compact
 
@@ -58,6 +60,74 @@ def test_low_rank_draws_have_the_samples_spread():
 def test_impossible_ranks_are_named(rank):
     with pytest.raises(ValueError, match=f"between 1 and 6 for 7 samples, got {rank}"):
         compact.low_rank(make_samples(), rank=rank)
+
+
+def test_a_mixture_of_one_is_the_gaussian():
+    mixture = compact.mixture(make_samples(), np.zeros(7, int))
+    whole = compact.gaussian(make_samples())
+    assert mixture.num_components == 1
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a[0], b, rtol=1e-5, atol=1e-6), mixture.components, whole
+    )
+
+
+def test_components_have_the_moments_of_their_samples():
+    labels = np.array([5, 2, 5, 2, 5, 5, 5])
+    mixture = compact.mixture(make_samples(), labels)
+    np.testing.assert_allclose(mixture.weights, [2 / 7, 5 / 7], rtol=1e-6)
+    values, within = flat(make_samples()), 0.0
+    for label in (2, 5):
+        own = values[labels == label]
+        within = within + np.square(own - own.mean(0)).sum(0) / 5
+    for index, label in enumerate((2, 5)):
+        own = values[labels == label]
+        np.testing.assert_allclose(flat(mixture.components.mean)[index], own.mean(0), rtol=1e-5, atol=1e-6)
+        variance = own.var(0) + within / len(own)
+        np.testing.assert_allclose(flat(mixture.components.std)[index], np.sqrt(variance), rtol=1e-5)
+
+
+def test_a_cluster_of_one_has_a_spread():
+    mixture = compact.mixture(make_samples(), np.array([0, 1, 1, 1, 1, 1, 1]))
+    assert flat(mixture.components.std).min() > 0
+
+
+def clustered_samples(scale: float = 1.0):
+    """Three clusters, far apart against their spread, in a random order."""
+    random = np.random.default_rng(1)
+    labels = random.permutation(np.repeat(np.arange(3), 10))
+    centres = 10 * random.normal(size=(3, 6))
+    values = (centres[labels] + 0.1 * random.normal(size=(30, 6))) * np.geomspace(1.0, scale, 6)
+    return labels, {"w": jnp.asarray(values, jnp.float32).reshape(30, 3, 2)}
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e4])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_k_means_finds_clusters_whatever_the_units_of_the_weights(seed, scale):
+    labels, samples = clustered_samples(scale)
+    found = np.asarray(compact.k_means(jax.random.key(seed), samples, 3))
+    assert adjusted_rand_score(labels, found) == 1
+
+
+def test_k_means_reaches_the_inertia_of_scikit_learn():
+    samples = make_samples(60)
+    values = flat(samples) / flat(samples).std(0)
+
+    def inertia(labels):
+        return sum(np.square(values[labels == k] - values[labels == k].mean(0)).sum() for k in set(labels))
+
+    ours = min(inertia(np.asarray(compact.k_means(jax.random.key(s), samples, 4))) for s in range(10))
+    theirs = KMeans(4, n_init=10, random_state=0).fit(values).inertia_
+    assert ours < 1.02 * theirs
+
+
+def test_bad_clusters_are_named():
+    with pytest.raises(ValueError, match=r"one number for each of 7 samples; got \(6,\)"):
+        compact.mixture(make_samples(), np.zeros(6, int))
+    with pytest.raises(ValueError, match="no spread is known: 7 samples have 7 labels"):
+        compact.mixture(make_samples(), np.arange(7))
+    for number in (0, 8):
+        with pytest.raises(ValueError, match=f"between 1 and 7, the number of samples; got {number}"):
+            compact.k_means(jax.random.key(0), make_samples(), number)
 
 
 def test_prune_keeps_the_lowest_scores_over_all_leaves():

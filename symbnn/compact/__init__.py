@@ -1,6 +1,18 @@
 """Compact posteriors: simple laws fitted to aligned samples."""
 
 from symbnn.compact.gaussian import gaussian, low_rank
+from symbnn.compact.mixture import k_means, mixture
 from symbnn.compact.prune import prune
+from symbnn.compact.refine import Displacement, displacement, mixed_up, refine
 
-__all__ = ["gaussian", "low_rank", "prune"]
+__all__ = [
+    "Displacement",
+    "displacement",
+    "gaussian",
+    "k_means",
+    "low_rank",
+    "mixed_up",
+    "mixture",
+    "prune",
+    "refine",
+]

@@ -1,0 +1,211 @@
+"""Refinement in function space: the aligned Gaussian, moved until it predicts as the samples do.
+
+The aligned Gaussian q_r = N(μ, diag σ²) has the posterior's own marginals, and is therefore too noisy as
+a predictor: what it lacks is their correlation. Starting from it, minimise over q = N(μ + σ∘m, diag (σ∘eˢ)²)
+
+    mean over inputs x of  loss(p_ref(· | x), E_q[softmax f(x, w)])  +  penalty · KL(q || q_r)
+    KL(q || q_r) = Σ_j (m_j² + e^{2 s_j} - 1) / 2 - s_j
+
+where p_ref is the predictive of the samples and the expectation an average over draws of pre-activations
+(`posteriors.local_reparametrisation`: exact for the predictive of each input under independent weights).
+m and s count in standard deviations of q_r, so the fit does not depend on the scale of the weights: rescaled
+units (ReLU) or other units of measurement give the same steps.
+
+A small loss says nothing about how near q is to the posterior: a start without any alignment reaches it too,
+by shrinking to nearly one network. So `displacement` belongs beside every result.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float
+
+from symbnn import names, tree
+from symbnn.density import Batch, has_batch_statistics
+from symbnn.inference import Fit
+from symbnn.inference.base import ProgressCallback
+from symbnn.inference.recipe import Recipe, check_count
+from symbnn.inference.training import train, warn_nonfinite
+from symbnn.models import Model
+from symbnn.posteriors import DiagonalGaussian, local_reparametrisation
+from symbnn.types import Key, Params
+
+
+class Displacement(NamedTuple):
+    """How far a diagonal Gaussian went from another one, over the weights that vary there."""
+
+    divergence: Float[Array, ""]
+    """KL to the other, in nats per weight."""
+    std_ratio: Float[Array, ""]
+    """Geometric mean of the ratio of standard deviations: 0 is one network, 1 as broad as the other."""
+    shift: Float[Array, ""]
+    """Root mean square shift of the means, in standard deviations of the other."""
+
+
+def refine(
+    posterior: DiagonalGaussian,
+    model: Model,
+    inputs: ArrayLike,
+    reference_probs: ArrayLike,
+    key: Key,
+    *,
+    epochs: int = 100,
+    batch_size: int = 256,
+    learning_rate: float = 1e-2,
+    schedule: str = "cosine",
+    num_draws: int = 16,
+    loss: str = "cross_entropy",
+    penalty: float = 0.0,
+    progress: ProgressCallback | None = None,
+) -> Fit:
+    """The diagonal Gaussian near `posterior` whose predictive on `inputs` is `reference_probs`.
+
+    Args:
+        posterior: Where to start, q_r; a weight of standard deviation zero is known and stays.
+        model: The network; its outputs are logits.
+        inputs: What the predictions are fitted on, e.g. training inputs and `mixed_up` ones.
+        reference_probs: The probabilities to reach, `(inputs, classes)`, from `evaluate.predict`.
+        key: For minibatches and draws.
+        epochs: Passes over the inputs; none leaves the start as it is.
+        batch_size: Inputs per step of Adam.
+        learning_rate: Size of a step, in standard deviations of the start and in log standard deviations.
+        schedule: Of the learning rate, see `inference.recipe`.
+        num_draws: Draws of every pre-activation that a prediction is averaged over.
+        loss: `"cross_entropy"` or `"squared"`, between the two predictives.
+        penalty: Weight of KL(q || q_r) in nats.
+        progress: Called by the host after every jitted chunk of epochs.
+
+    Diagnostics: `loss` (epochs,), with the penalty; `num_nonfinite`; and the `Displacement` from the start.
+    """
+    check_count("epochs", epochs, least=0)
+    check_count("num_draws", num_draws)
+    names.lookup(LOSSES, loss, "loss")
+    if not 0 <= penalty < float("inf"):
+        raise ValueError(f"penalty must be at least 0 and finite; got {penalty}")
+    data = _checked(model, posterior, inputs, reference_probs)
+    weights = {part: jax.tree.map(jnp.zeros_like, posterior.mean) for part in ("shift", "log_ratio")}
+    losses, num_nonfinite = jnp.zeros(0), jnp.int32(0)
+    if epochs:
+        recipe = Recipe(epochs, batch_size, learning_rate=learning_rate, schedule=schedule)
+        recipe.check_data(len(data.targets))
+        # Arrays that are not trained, so that another start or penalty of the same shape compiles nothing.
+        constants = {"mean": posterior.mean, "std": posterior.std, "penalty": jnp.float32(penalty)}
+        members, settings = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], (weights, constants))
+        objective = RefinementLoss(model.apply, loss, num_draws)
+        trained = train(
+            objective, recipe, key[None], members, settings, data, progress=progress, stage="refinement"
+        )
+        warn_nonfinite("refinement", trained.num_nonfinite)
+        weights, losses, num_nonfinite = tree.take(
+            (trained.weights, trained.losses, trained.num_nonfinite), 0
+        )
+    refined = _moved(posterior.mean, posterior.std, weights)
+    measured = displacement(refined, posterior)._asdict()
+    return Fit(refined, {"loss": losses, "num_nonfinite": num_nonfinite, **measured})
+
+
+def displacement(posterior: DiagonalGaussian, start: DiagonalGaussian) -> Displacement:
+    """How far `posterior` is from `start`; weights that `start` knows exactly are left out."""
+    varies, log_ratio, shift = (
+        jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(part)])
+        for part in (
+            jax.tree.map(lambda s: s > 0, start.std),
+            jax.tree.map(_log_ratio, posterior.std, start.std),
+            jax.tree.map(
+                lambda m, c, s: (m - c) / jnp.where(s > 0, s, 1.0), posterior.mean, start.mean, start.std
+            ),
+        )
+    )
+    count = jnp.maximum(varies.sum(), 1)
+    divergence = jnp.where(varies, _divergence(shift, log_ratio), 0.0)
+    return Displacement(
+        divergence.sum() / count,
+        jnp.exp(jnp.where(varies, log_ratio, 0.0).sum() / count),
+        jnp.sqrt(jnp.where(varies, shift**2, 0.0).sum() / count),
+    )
+
+
+def mixed_up(key: Key, inputs: ArrayLike, num: int) -> Float[Array, "num ..."]:
+    """`num` points λ x + (1 - λ) x' between two random inputs each, λ uniform: where training data is rare.
+
+    Zhang et al. (2018), "mixup"; without labels, which the reference's prediction replaces.
+    """
+    inputs = jnp.asarray(inputs)
+    check_count("num", num)
+    if inputs.ndim < 1 or not len(inputs):
+        raise ValueError(f"inputs must have a leading axis of at least one; got shape {inputs.shape}")
+    key_pairs, key_share = jax.random.split(key)
+    first, second = jax.random.randint(key_pairs, (2, num), 0, len(inputs))
+    share = jax.random.uniform(key_share, (num,), inputs.dtype).reshape(num, *(1,) * (inputs.ndim - 1))
+    return share * inputs[first] + (1.0 - share) * inputs[second]
+
+
+@dataclass(frozen=True)
+class RefinementLoss:
+    """Objective of `{"shift": m, "log_ratio": s}`; the start and the penalty come as constants."""
+
+    apply: Callable[[Params, Any], Array]
+    loss: str
+    num_draws: int
+
+    def __call__(
+        self, weights: Params, constants: Params, batch: Batch, key: Key
+    ) -> tuple[Float[Array, ""], Params]:
+        """Mean loss over the minibatch plus the penalty; the constants stay as they are."""
+        law = _moved(constants["mean"], constants["std"], weights)
+        draw = local_reparametrisation(self.apply)
+        draw_keys = jax.random.split(key, self.num_draws)
+        logits = jax.vmap(lambda one: draw(one, law.mean, law.std, batch.inputs))(draw_keys)
+        log_probs = jax.nn.logsumexp(jax.nn.log_softmax(logits), axis=0) - jnp.log(self.num_draws)
+        divergence = sum(
+            jnp.sum(_divergence(shift, log_ratio))
+            for shift, log_ratio in zip(
+                jax.tree.leaves(weights["shift"]), jax.tree.leaves(weights["log_ratio"]), strict=True
+            )
+        )
+        value = jnp.mean(LOSSES[self.loss](batch.targets, log_probs))
+        return value + constants["penalty"] * divergence, constants
+
+
+LOSSES: dict[str, Callable[[Array, Array], Array]] = {
+    "cross_entropy": lambda probs, log_probs: -jnp.sum(probs * log_probs, axis=-1),
+    "squared": lambda probs, log_probs: jnp.sum(jnp.square(probs - jnp.exp(log_probs)), axis=-1),
+}
+"""(reference probabilities, log-probabilities) -> one number per input."""
+
+
+def _moved(mean: Params, std: Params, weights: Params) -> DiagonalGaussian:
+    """N(μ + σ∘m, (σ∘eˢ)²)."""
+    return DiagonalGaussian(
+        jax.tree.map(lambda c, s, m: c + s * m, mean, std, weights["shift"]),
+        jax.tree.map(lambda s, r: s * jnp.exp(r), std, weights["log_ratio"]),
+    )
+
+
+def _divergence(shift: Array, log_ratio: Array) -> Array:
+    """KL of one weight; expm1, because near the start the terms cancel to second order."""
+    return 0.5 * jnp.square(shift) + 0.5 * jnp.expm1(2.0 * log_ratio) - log_ratio
+
+
+def _log_ratio(std: Array, start: Array) -> Array:
+    varies = start > 0
+    return jnp.log(jnp.where(varies, std, 1.0)) - jnp.log(jnp.where(varies, start, 1.0))
+
+
+def _checked(model: Model, posterior: DiagonalGaussian, inputs: ArrayLike, probs: ArrayLike) -> Batch:
+    """Inputs and probabilities as one set of data; `ValueError` if they do not fit the network."""
+    if has_batch_statistics(posterior.mean):
+        raise ValueError("a Gaussian over a net with batch statistics cannot be refined: they are no weights")
+    inputs, probs = jnp.asarray(inputs), jnp.asarray(probs)
+    if inputs.shape[1:] != tuple(model.input_shape):
+        raise ValueError(f"inputs must have shape (inputs, *{model.input_shape}); got {inputs.shape}")
+    outputs = jax.eval_shape(model.apply, posterior.mean, inputs).shape
+    if probs.shape != outputs:
+        raise ValueError(f"reference_probs must have shape {outputs}, one row per input; got {probs.shape}")
+    if not bool(jnp.all(probs >= 0)) or not bool(jnp.all(jnp.abs(probs.sum(-1) - 1.0) < 1e-3)):
+        raise ValueError("reference_probs must be probabilities: at least 0, every row with sum 1")
+    return Batch(inputs, probs)
