@@ -50,10 +50,10 @@ class Metrics:
     @classmethod
     def empty(cls, num_classes: int, *, bins: int = 15) -> "Metrics":
         """No inputs yet."""
-        zero = jnp.zeros(())
+        nothing = {field.name: jnp.zeros(()) for field in dataclasses.fields(cls)}
         histogram = Bins(*(jnp.zeros(bins + 1) for _ in Bins._fields))
         per_class = jnp.zeros((bins + 1, num_classes))
-        return cls(zero, zero, zero, zero, zero, histogram, per_class, zero, zero, zero)
+        return cls(**nothing | {"bins": histogram, "classwise": per_class})
 
     def update(
         self,
@@ -101,19 +101,20 @@ def _summarise(
     at_label = label_probabilities(probs, labels)
     confidence, correct = top_label(probs, labels)
     squares = jnp.sum(jnp.square(probs), axis=-1)
-    nothing = jnp.zeros(())
-    compared = (nothing, nothing, nothing)
-    if reference is not None:
-        same = jnp.argmax(probs, axis=-1) == jnp.argmax(reference, axis=-1)
-        variation = 0.5 * jnp.sum(jnp.abs(probs - reference), axis=-1)
-        compared = (jnp.sum(weights), total(same), total(variation))
+    # Compared with itself and with weight zero, where there is no reference.
+    other = probs if reference is None else reference
+    has_reference = float(reference is not None)
+    same = jnp.argmax(probs, axis=-1) == jnp.argmax(other, axis=-1)
+    variation = 0.5 * jnp.sum(jnp.abs(probs - other), axis=-1)
     return Metrics(
-        jnp.sum(weights),
-        total(correct),
-        -total(jnp.log(at_label)),
-        total(1.0 - 2.0 * at_label + squares),
-        -total(jnp.sum(xlogy(probs, probs), axis=-1)),
-        bin_sums(confidence, correct, bins, weights),
-        classwise_sums(probs, labels, bins, weights),
-        *compared,
+        weight=jnp.sum(weights),
+        correct=total(correct),
+        nll=-total(jnp.log(at_label)),
+        brier=total(1.0 - 2.0 * at_label + squares),
+        entropy=-total(jnp.sum(xlogy(probs, probs), axis=-1)),
+        bins=bin_sums(confidence, correct, bins, weights),
+        classwise=classwise_sums(probs, labels, bins, weights),
+        reference_weight=has_reference * jnp.sum(weights),
+        agreement=has_reference * total(same),
+        total_variation=has_reference * total(variation),
     )
