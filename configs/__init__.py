@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from configs import compact_posterior
+from configs import compact_posterior, loss_barriers, pruning, transpositions
 from configs.fields import check, walk
 
 
@@ -15,7 +15,12 @@ class Study(NamedTuple):
 
 STUDIES = {
     name: Study((module.__doc__ or "").splitlines()[0], dict(module.CONFIGS))
-    for name, module in {"compact_posterior": compact_posterior}.items()
+    for name, module in {
+        "compact_posterior": compact_posterior,
+        "pruning": pruning,
+        "loss_barriers": loss_barriers,
+        "transpositions": transpositions,
+    }.items()
 }
 
 __all__ = ["STUDIES", "Study", "check", "walk"]

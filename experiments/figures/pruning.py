@@ -1,0 +1,25 @@
+"""Figure of pruning: accuracy against the share of weights kept."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from experiments.figures.style import PALETTE, new_figure
+
+
+def pruning_panels(kept: np.ndarray, accuracy: Mapping[str, Mapping[str, np.ndarray]]) -> Figure:
+    """One panel per kind of network, one line per ranking; arrays are (network, level)."""
+    figure, panels = new_figure(len(accuracy), width=4.2, height=3.8)
+    for panel, (kind, curves) in zip(panels, accuracy.items(), strict=True):
+        for (name, rows), colour in zip(curves.items(), PALETTE, strict=True):
+            # Rankings that need no posterior are dashed.
+            style = "-" if "σ" in name else "--"
+            mean = 100 * rows.mean(0)
+            panel.plot(100 * kept, mean, style, color=colour, marker="o", markersize=3, label=name)
+        panel.invert_xaxis()
+        panel.set(title=kind, xlabel="weights kept, %", ylim=(0, 102))
+    panels[0].set_ylabel("test accuracy, %")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, frameon=False, loc="outside lower center", ncols=len(labels))
+    return figure
