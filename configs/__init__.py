@@ -2,7 +2,16 @@
 
 from typing import Any, NamedTuple
 
-from configs import compact_posterior, loss_barriers, pruning, transpositions
+from configs import (
+    aligned_diagnostics,
+    compact_posterior,
+    compact_trained,
+    loss_barriers,
+    pruning,
+    toy_posterior,
+    transpositions,
+    weight_sharing,
+)
 from configs.fields import check, walk
 
 
@@ -17,9 +26,13 @@ STUDIES = {
     name: Study((module.__doc__ or "").splitlines()[0], dict(module.CONFIGS))
     for name, module in {
         "compact_posterior": compact_posterior,
+        "compact_trained": compact_trained,
+        "aligned_diagnostics": aligned_diagnostics,
         "pruning": pruning,
         "loss_barriers": loss_barriers,
         "transpositions": transpositions,
+        "toy_posterior": toy_posterior,
+        "weight_sharing": weight_sharing,
     }.items()
 }
 

@@ -1,265 +1,140 @@
 """Table 1 of the compact posterior: HMC, ensemble and VI as samples and as Gaussians, raw and aligned.
 
 A Gaussian fitted to raw posterior samples (q_d) predicts nothing, because the samples mix permuted copies of
-the same networks. Aligned to one of them first (q_r), the same fit is a meaningful, compact posterior.
+the same networks. Aligned to one of them first (q_r), the same fit is a meaningful, compact posterior. Other
+tables go beyond the paper (`compact_beyond`) and compare the posteriors in weight space (`compact_weights`).
 """
 
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from configs.compact_posterior import CompactPosterior
-from experiments import cli, report, stages
+from experiments import (
+    cli,
+    compact_beyond,
+    compact_columns,
+    compact_convergence,
+    compact_refined,
+    compact_weights,
+    stages,
+)
 from experiments.figures import compact as figures
+from experiments.present import present
 from experiments.rundir import Run, open_run
 from experiments.stages import Problem
 from experiments.tables import Cell, Row, Table
-from symbnn import compact, diagnostics, evaluate, keys, symmetry, tree
+from symbnn import compact, symmetry
 from symbnn.posteriors import DiagonalGaussian
-from symbnn.types import Params, Samples
+from symbnn.types import Samples
 
-COLUMNS = ("HMC samples", "HMC q_d", "HMC q_r", "Ens. samples", "Ens. q_d", "Ens. q_r", "VI q", "HMC floor")
-METRICS = ("agreement with HMC", "TV to HMC", "accuracy of samples", "NLL", "ECE")
-MEAN_ACCURACY = "accuracy of the mean network"
-KEPT = np.array([1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.01])
-NUM_FLOOR_SUBSETS = 20
+COLUMNS = ("HMC samples", "HMC q_d", "HMC q_r", "Ens. samples", "Ens. q_d", "Ens. q_r", "VI q")
+PAPER = {
+    "agreement with HMC": (1.0, 0.1212, 0.8249, 0.9931, 0.5239, 0.9868, 0.9885),
+    "TV to HMC": (0.0, 0.8641, 0.6570, 0.0229, 0.7210, 0.0495, 0.0235),
+    "accuracy of samples": (0.9843, 0.1111, 0.8234, 0.9866, 0.5225, 0.9772, 0.9811),
+    compact_columns.MEAN_ACCURACY: (None, 0.2806, 0.9225, None, 0.8640, 0.9797, 0.9804),
+}
+"""Xiao, Liu, Bamler (2023), Table 1: MNIST, 784-512-10, 60,000 images."""
 
 
 def run(config: CompactPosterior, rundir: Path | str) -> Table:
-    """All stages of the study; returns the table."""
+    """All stages of the study; returns the paper's table."""
     with open_run("compact_posterior", config, rundir) as opened:
         problem = Problem(config)
         hmc = opened.stage("hmc", lambda: stages.sample(problem, opened.directory / "chunks"))
-        ensemble = opened.stage("ensemble", lambda: stages.train_ensemble(problem))
+        samples = hmc["samples"]
+        ensemble = opened.stage("ensemble", lambda: stages.train_ensemble(problem))["samples"]
         variational = opened.stage("variational", lambda: stages.fit_variational(problem))
-        aligned = opened.stage("aligned", lambda: _align(problem, hmc["samples"], ensemble["samples"]))
-        scores = opened.stage("scores", lambda: _score(problem, hmc, ensemble, variational, aligned))
-        convergence = opened.stage("convergence", lambda: _convergence(problem, hmc["samples"], aligned))
-        pruned = opened.stage("pruned", lambda: _prune(problem, hmc["samples"], aligned["hmc"]))
-        return _present(opened, problem, hmc, ensemble, aligned, scores, convergence, pruned)
+        aligned = opened.stage("aligned", lambda: _align(problem, samples, ensemble))
+        to_mean = aligned["hmc_to_mean"]
+        scores = opened.stage("scores", lambda: _score(problem, samples, ensemble, variational, aligned))
+        refined = opened.stage(
+            "refined",
+            lambda: compact_refined.refine(problem, config.refinement, samples, compact.gaussian(to_mean)),
+        )
+        beyond = opened.stage("beyond", lambda: compact_beyond.score(problem, samples, to_mean, refined))
+        weights = opened.stage(
+            "weights", lambda: compact_weights.gaussians(problem, samples, to_mean, ensemble, variational)
+        )
+        convergence = opened.stage(
+            "convergence", lambda: compact_convergence.convergence(problem, samples, aligned["hmc"])
+        )
+        table = _paper_table(problem, scores)
+        present(
+            opened,
+            title="Compact posterior",
+            introduction=_introduction(problem),
+            tables=[
+                table,
+                compact_beyond.table(problem, beyond, to_mean, refined),
+                compact_refined.candidate_table(config.refinement, refined),
+                compact_weights.table(weights),
+                compact_convergence.convergence_table(convergence),
+                compact_convergence.sampler_table(hmc["diagnostics"]),
+            ],
+            figures=_figures(opened, samples, ensemble, aligned, weights),
+            findings=[
+                *compact_beyond.findings(beyond, refined, to_mean),
+                compact_convergence.verdict(problem, convergence),
+            ],
+        )
+        return table
 
 
 def _align(problem: Problem, hmc: Samples, ensemble: Samples) -> dict[str, Any]:
-    """Each set of samples aligned to its own first member."""
+    """Each set of samples aligned to its own first member, the paper's way; HMC's also to their mean."""
     result = stages.align(problem, hmc)
     return {
         "hmc": result.samples,
         "ensemble": stages.align(problem, ensemble).samples,
         "permutations": result.elements.permutations,
+        "hmc_to_mean": compact_beyond.align_to_mean(problem, hmc),
     }
 
 
-def _score(problem: Problem, hmc: Any, ensemble: Any, variational: Any, aligned: Any) -> dict[str, Any]:
-    """Mean and spread of every metric for every column, as arrays by column name."""
-    reference = evaluate.predict(problem.model.apply, hmc["samples"], problem.inputs)
-    chosen = jax.random.split(keys.named(problem.key, "floor"), NUM_FLOOR_SUBSETS)
-    columns: dict[str, tuple[list[jax.Array], Params | None]] = {
-        "HMC samples": ([reference], None),
-        "Ens. samples": ([evaluate.predict(problem.model.apply, ensemble["samples"], problem.inputs)], None),
-        "HMC floor": ([_subset_prediction(problem, hmc["samples"], key) for key in chosen], None),
-    }
-    for name, posterior in {
-        "HMC q_d": compact.gaussian(hmc["samples"]),
+def _score(
+    problem: Problem, hmc: Samples, ensemble: Samples, variational: Any, aligned: Any
+) -> dict[str, Any]:
+    """Mean and spread of every metric for every column of the paper's table."""
+    target = compact_columns.reference(problem, hmc)
+    laws = {
+        "HMC q_d": compact.gaussian(hmc),
         "HMC q_r": compact.gaussian(aligned["hmc"]),
-        "Ens. q_d": compact.gaussian(ensemble["samples"]),
+        "Ens. q_d": compact.gaussian(ensemble),
         "Ens. q_r": compact.gaussian(aligned["ensemble"]),
         "VI q": DiagonalGaussian(variational["mean"], variational["std"]),
-    }.items():
-        columns[name] = (_draw_predictions(problem, name, posterior), posterior.mean)
-    return {name: _metrics(problem, reference, *columns[name]) for name in COLUMNS}
-
-
-def _draw_predictions(problem: Problem, name: str, posterior: DiagonalGaussian) -> list[jax.Array]:
-    settings = problem.config.compact
-    draw_keys = jax.random.split(keys.named(problem.key, f"draws {name}"), settings.num_draw_seeds)
-    return [
-        evaluate.predict(
-            problem.model.apply, posterior, problem.inputs, key=key, num_samples=settings.num_draws
-        )
-        for key in draw_keys
-    ]
-
-
-def _subset_prediction(problem: Problem, samples: Samples, key: jax.Array) -> jax.Array:
-    """What as many true posterior draws as the Gaussians get would score."""
-    count = tree.num_samples(samples)
-    index = jax.random.permutation(key, count)[: min(count, problem.config.compact.num_draws)]
-    return evaluate.predict(problem.model.apply, tree.take(samples, index), problem.inputs)
-
-
-def _metrics(
-    problem: Problem, reference: jax.Array, predictions: list[jax.Array], mean: Params | None
-) -> dict[str, Any]:
-    labels = problem.labels
-    values = np.array(
-        [
-            [
-                evaluate.agreement(probs, reference),
-                evaluate.total_variation(probs, reference),
-                evaluate.accuracy(probs, labels),
-                evaluate.nll(probs, labels),
-                evaluate.ece(probs, labels),
-            ]
-            for probs in predictions
-        ]
-    )
-    scores: dict[str, Any] = {"mean": values.mean(0)}
-    if len(predictions) > 1:
-        scores["spread"] = values.std(0, ddof=1)
-    if mean is not None:
-        scores["mean_network"] = np.asarray(_accuracy(problem, mean))
-    return scores
-
-
-def _accuracy(problem: Problem, params: Params) -> float:
-    return float(
-        evaluate.accuracy(jax.nn.softmax(problem.model.apply(params, problem.inputs)), problem.labels)
-    )
-
-
-def _convergence(problem: Problem, samples: Samples, aligned: Any) -> dict[str, Any]:
-    chains = problem.config.inference.num_chains
-    summaries = {
-        "function space": diagnostics.function_space(
-            problem.model.apply, samples, problem.inputs[:100], num_chains=chains
-        ),
-        "weights, raw": diagnostics.weight_space(samples, num_chains=chains),
-        "weights, aligned": diagnostics.weight_space(aligned["hmc"], num_chains=chains),
-        "weights, random labels": diagnostics.relabelling_control(
-            problem.model.spec, samples, keys.named(problem.key, "control"), num_chains=chains
-        ),
     }
-    return {
-        name: {k: np.asarray(v) for k, v in summary._asdict().items()} for name, summary in summaries.items()
-    }
+    scores = {name: compact_columns.law_column(problem, name, law, target) for name, law in laws.items()}
+    scores["HMC samples"] = compact_columns.column(problem, target, [target])
+    members = compact_columns.reference(problem, ensemble)
+    scores["Ens. samples"] = compact_columns.column(problem, target, [members])
+    return {name: scores[name] for name in COLUMNS}
 
 
-def _prune(problem: Problem, raw: Samples, aligned: Samples) -> dict[str, Any]:
-    """Accuracy of the mean of the aligned samples, pruned by several rankings."""
-    posterior, raw_posterior = compact.gaussian(aligned), compact.gaussian(raw)
-    random_keys = keys.named(problem.key, "pruning")
-    rankings = {
-        "lowest aligned σ": posterior.std,
-        "lowest raw σ": raw_posterior.std,
-        "largest |μ|": jax.tree.map(lambda leaf: -jnp.abs(leaf), posterior.mean),
-        "random": tree.map_named(
-            lambda name, leaf: jax.random.uniform(keys.named(random_keys, name), leaf.shape), posterior.mean
-        ),
-    }
-    return {
-        name: np.array([_accuracy(problem, compact.prune(posterior.mean, score, kept)) for kept in KEPT])
-        for name, score in rankings.items()
-    }
-
-
-def _present(
-    run: Run,
-    problem: Problem,
-    hmc: Any,
-    ensemble: Any,
-    aligned: Any,
-    scores: Any,
-    convergence: Any,
-    pruned: Any,
-) -> Table:
-    table = _main_table(problem, scores)
-    tables = (table, _convergence_table(convergence), _sampler_table(hmc["diagnostics"]))
-    chains = problem.config.inference.num_chains
-    function = diagnostics.Summary(
-        **{name: value.item() for name, value in convergence["function space"].items()}
-    )
-    verdict = diagnostics.verdict(function, num_chains=chains)
-    saved = _figures(run, hmc, ensemble, aligned, pruned)
-    run.record_metrics([record for each in tables for record in each.records()])
-    run.write("table.md", "\n".join(each.markdown() for each in tables) + f"\n{verdict}\n")
-    page = report.page("Compact posterior", _introduction(problem), verdict, tables, saved, run.description)
-    run.write("report.html", page)
-    for each in tables:
-        each.print()
-    run.say(verdict)
-    run.say(f"table    {run.directory / 'table.md'}")
-    run.say(f"figures  {run.directory / 'figures'}")
-    run.say(f"report   {run.directory / 'report.html'} (open it in a browser)")
-    return table
-
-
-def _main_table(problem: Problem, scores: Any) -> Table:
-    rows = [
-        Row(metric, tuple(_cell(scores[column], index) for column in COLUMNS), decimals=3)
-        for index, metric in enumerate(METRICS)
-    ]
-    means = tuple(
-        Cell(float(scores[column]["mean_network"])) if "mean_network" in scores[column] else Cell(None)
-        for column in COLUMNS
-    )
-    rows.insert(3, Row(MEAN_ACCURACY, means, decimals=3))
+def _paper_table(problem: Problem, scores: Any) -> Table:
+    rows: list[Row] = []
+    for row in compact_columns.metric_rows(scores, COLUMNS):
+        rows.append(row)
+        if row.name in PAPER:
+            rows.append(Row(f"{row.name}, paper", tuple(Cell(value) for value in PAPER[row.name]), 3))
     settings = problem.config.compact
     return Table(
         f"Agreement, total variation and accuracy; q columns: {settings.num_draws} draws, mean ± standard "
-        f"deviation over {settings.num_draw_seeds} sets; floor: {settings.num_draws} HMC draws against all",
+        f"deviation over {settings.num_draw_seeds} sets; the paper's numbers are of MNIST with 784-512-10",
         COLUMNS,
         tuple(rows),
     )
 
 
-def _cell(scores: Any, index: int) -> Cell:
-    spread = float(scores["spread"][index]) if "spread" in scores else None
-    return Cell(float(scores["mean"][index]), spread)
-
-
-def _convergence_table(convergence: Any) -> Table:
-    names = {
-        "median_rhat": "rank R-hat, median",
-        "rhat_95": "rank R-hat, 95 %",
-        "max_rhat": "rank R-hat, maximum",
-        "share_above": "share above 1.01",
-        "median_split_rhat": "split R-hat, median",
-        "median_bulk_ess": "bulk ESS, median",
-        "median_tail_ess": "tail ESS, median",
-        "low_ess": "smaller ESS, worst 5 %",
-    }
-    rows = tuple(
-        Row(
-            words,
-            tuple(Cell(float(convergence[space][name])) for space in convergence),
-            0 if "ESS" in words else 3,
-        )
-        for name, words in names.items()
-    )
-    return Table(
-        "Convergence of the chains; random labels look perfect by construction and certify nothing",
-        tuple(convergence),
-        rows,
-    )
-
-
-def _sampler_table(found: Any) -> Table:
-    """What the sampler counted, chain by chain."""
-    rows = {
-        "acceptance": ("acceptance", 3),
-        "divergences": ("divergent transitions", 0),
-        "energy_error": ("energy error, root mean square", 3),
-        "num_gradients": ("gradients", 0),
-        "step_size": ("step size", 5),
-    }
-    return Table(
-        "The sampler",
-        tuple(f"chain {index}" for index in np.asarray(found["chains"])),
-        tuple(
-            Row(words, tuple(Cell(float(value)) for value in np.asarray(found[name])), decimals)
-            for name, (words, decimals) in rows.items()
-        ),
-    )
-
-
-def _figures(run: Run, hmc: Any, ensemble: Any, aligned: Any, pruned: Any) -> list[tuple[Path, str]]:
+def _figures(
+    run: Run, samples: Samples, ensemble: Samples, aligned: Any, weights: Any
+) -> list[tuple[Path, str]]:
     def spread(samples: Samples) -> np.ndarray:
-        return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(compact.gaussian(samples).std)])
+        return compact_weights.flat(compact.gaussian(samples).std)
 
-    raw = {"HMC": spread(hmc["samples"]), "ensemble": spread(ensemble["samples"])}
+    raw = {"HMC": spread(samples), "ensemble": spread(ensemble)}
     after = {"HMC": spread(aligned["hmc"]), "ensemble": spread(aligned["ensemble"])}
     saved = [
         (
@@ -267,10 +142,8 @@ def _figures(run: Run, hmc: Any, ensemble: Any, aligned: Any, pruned: Any) -> li
             "Standard deviation of every weight before and after alignment",
         ),
         (
-            run.figure(
-                "pruning", figures.pruning_curves(KEPT, pruned, title="Mean of the aligned HMC samples")
-            ),
-            "Accuracy of the aligned mean network against the share of weights kept",
+            run.figure("weight_pairs", figures.pair_plots(compact_weights.panels(weights))),
+            "Mean and standard deviation of every weight under pairs of posteriors, aligned",
         ),
     ]
     for group, permutations in aligned["permutations"].items():

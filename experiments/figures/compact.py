@@ -1,11 +1,11 @@
-"""Figures of the compact posterior: spread of weights, pruning, transpositions."""
+"""Figures of the compact posterior: spread of weights, pairs of posteriors, transpositions."""
 
 from collections.abc import Mapping
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.figures.style import BLUE, GREY, PALETTE, RED, new_figure
+from experiments.figures.style import BLUE, GREY, RED, new_figure
 
 
 def spread_histograms(before: Mapping[str, np.ndarray], after: Mapping[str, np.ndarray]) -> Figure:
@@ -25,15 +25,18 @@ def spread_histograms(before: Mapping[str, np.ndarray], after: Mapping[str, np.n
     return figure
 
 
-def pruning_curves(kept: np.ndarray, accuracy: Mapping[str, np.ndarray], *, title: str) -> Figure:
-    """Accuracy against the share of weights kept, one line per ranking."""
-    figure, (panel,) = new_figure(width=7.0, height=4.0)
-    for (name, values), colour in zip(accuracy.items(), PALETTE, strict=False):
-        style = "--" if name == "random" else "-"
-        panel.plot(100 * kept, 100 * values, style, color=colour, marker="o", markersize=3.5, label=name)
-    panel.invert_xaxis()
-    panel.set(title=title, xlabel="weights kept, %", ylabel="test accuracy, %", ylim=(0, 102))
-    panel.legend(frameon=False, title="keep the weights of ...", loc="center left", bbox_to_anchor=(1, 0.5))
+def pair_plots(pairs: Mapping[tuple[str, str], Mapping[str, tuple[np.ndarray, np.ndarray]]]) -> Figure:
+    """Every weight as a point: its mean (above) and standard deviation (below) under two posteriors."""
+    figure, panels = new_figure(len(pairs), 2, width=3.3, height=3.1)
+    for column, ((one, other), parts) in enumerate(pairs.items()):
+        for row, (part, words) in enumerate((("mean", "mean"), ("std", "standard deviation"))):
+            panel = panels[row * len(pairs) + column]
+            x, y = parts[part]
+            low, high = min(x.min(), y.min()), max(x.max(), y.max())
+            panel.plot([low, high], [low, high], "--", color=GREY, linewidth=1)
+            panel.plot(x, y, ".", color=BLUE, markersize=2.5, alpha=0.35, markeredgewidth=0, rasterized=True)
+            panel.set_title(f"{words}: correlation {np.corrcoef(x, y)[0, 1]:.2f}", fontsize=10)
+            panel.set(xlabel=one, ylabel=other)
     return figure
 
 
