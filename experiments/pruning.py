@@ -61,7 +61,9 @@ def _align(problem: Problem, hmc: Samples, ensemble: Samples, variational: Any) 
     members = stages.align(problem, tree.concatenate([reference, ensemble])).samples
     mean = tree.stack([variational["mean"]])
     found = stages.align(problem, tree.concatenate([reference, mean])).elements
-    std = symmetry.act(problem.model.spec, tree.take(found, 1), variational["std"])
+    moved = symmetry.act(problem.model.spec, tree.take(found, 1), variational["std"])
+    # A unit that is turned round keeps its spread.
+    std = jax.tree.map(jnp.abs, moved)
     return {"hmc": aligned, "ensemble": tree.take(members, slice(1, None)), "variational_std": std}
 
 

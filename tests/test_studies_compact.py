@@ -11,6 +11,7 @@ import pytest
 from configs import STUDIES
 from experiments import loss_barriers, pruning, transpositions, weight_space
 from symbnn import compact, data, density, evaluate, models, symmetry, tree
+from symbnn.inference.training import advance
 
 KEY = jax.random.key(0)
 
@@ -138,3 +139,27 @@ def test_pruning_looks_at_the_posteriors_of_table_one():
         other = STUDIES["compact_posterior"].configs[name][1]
         for part in ("data", "model", "inference", "ensemble", "variational", "compact", "seed"):
             assert getattr(config, part) == getattr(other, part)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("study", [loss_barriers, transpositions])
+def test_the_papers_settings_start_and_stop(study, tmp_path, monkeypatch):
+    """Full size up to the first compiled chunk of epochs: built, not run, and nothing half-done is kept."""
+    sizes = {"train": 60_000, "test": 10_000}
+    splits = {
+        part: data.Split(np.zeros((num, 784), np.float32), np.zeros(num, np.int32))
+        for part, num in sizes.items()
+    }
+    loaded = data.Dataset("mnist", splits["train"], splits["test"], 10, (784,))
+    monkeypatch.setattr(weight_space.data, "load", lambda *_, **__: loaded)
+
+    def build_and_stop(*arguments):
+        assert "dot_general" in advance.lower(*arguments).as_text()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("symbnn.inference.training.advance", build_and_stop)
+    name = study.__name__.removeprefix("experiments.")
+    with pytest.raises(KeyboardInterrupt):
+        study.run(STUDIES[name].configs["mnist"][1], tmp_path)
+    assert (tmp_path / "run.json").exists()
+    assert not list(tmp_path.glob("stages/*"))
