@@ -10,8 +10,8 @@ another element exactly like leaves. act(compose(g, h), params) = act(g, act(h, 
 
 import functools
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -124,25 +124,28 @@ def relabel(spec: SymmetrySpec, element: Element, group: Group, array: jax.Array
 def multiplier(
     spec: SymmetrySpec, element: Element, factors: Sequence[Factor], axis: int
 ) -> jax.Array | None:
-    """Π s^e · Π sign^e of the atom on `axis`, shaped to multiply a piece; None where it is one."""
+    """Π s^e · Π sign^e of the atom on `axis`, shaped to multiply a piece; None where it is one.
+
+    Groups that the element says nothing about are neither rescaled nor flipped.
+    """
     factor = factors[axis]
     if factor.group is None or not (any(factor.scales) or any(factor.signs)):
         return None
     values = [
         _power(scale, exponent)
-        for scale, exponent in zip(element.scales.get(factor.group, ()), factor.scales, strict=True)
+        for scale, exponent in _pairs(element.scales, factor.group, factor.scales)
         if exponent
-    ] + [
-        sign
-        for sign, parity in zip(element.signs.get(factor.group, ()), factor.signs, strict=True)
-        if parity % 2
-    ]
+    ] + [sign for sign, parity in _pairs(element.signs, factor.group, factor.signs) if parity % 2]
     if not values:
         return None
     product = values[0]
     for value in values[1:]:
         product = product * value
     return _spread(spec, [inner.group for inner in factors], axis, product)
+
+
+def _pairs(arrays: dict[str, jax.Array], group: str, exponents: Sequence) -> Iterator[tuple[jax.Array, Any]]:
+    return zip(arrays[group], exponents, strict=True) if group in arrays else iter(())
 
 
 @functools.partial(jax.jit, static_argnums=0)

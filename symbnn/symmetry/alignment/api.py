@@ -13,7 +13,7 @@ import numpy as np
 
 from symbnn import tree
 from symbnn.names import lookup
-from symbnn.symmetry.act import Element, identity
+from symbnn.symmetry.act import Element, act_leaf, identity
 from symbnn.symmetry.alignment.assignment import SOLVERS
 from symbnn.symmetry.alignment.capture import Apply
 from symbnn.symmetry.alignment.chain import match_chains
@@ -22,10 +22,10 @@ from symbnn.symmetry.alignment.features import Arrays, Features
 from symbnn.symmetry.alignment.match import Search, extract_one, match
 from symbnn.symmetry.alignment.methods import METHODS, PUBLIC_METHODS, Way, features_of
 from symbnn.symmetry.alignment.precision import match_by_precision
-from symbnn.symmetry.alignment.problem import HostPermutations
+from symbnn.symmetry.alignment.problem import HostPermutations, on_device
 from symbnn.symmetry.alignment.reference import match_to_mean, medoid, reference_params
+from symbnn.symmetry.alignment.signs import element_of
 from symbnn.symmetry.alignment.similarity import Activations
-from symbnn.symmetry.relabel import permute
 from symbnn.symmetry.spec import SymmetrySpec, check_params
 from symbnn.types import Key, Params, Samples
 
@@ -69,6 +69,8 @@ def align(
     solver: str = "auto",
 ) -> Aligned:
     """Relabel the hidden units of every sample so that they fit the reference; predictions do not change.
+
+    Where the network is odd in a unit (tanh), the unit is also turned the right way round.
 
     Args:
         spec: The network's symmetries.
@@ -121,19 +123,26 @@ def align(
 
 
 def stacked_elements(spec: SymmetrySpec, permutations: HostPermutations) -> Element:
-    """Elements of many networks that only permute."""
+    """Elements of many networks that permute and flip, but do not rescale."""
     num = len(next(iter(permutations.values()), ()))
     unit = identity(spec)._replace(permutations={})
     ones = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num, *leaf.shape)), unit)
-    return ones._replace(permutations={name: jnp.asarray(value) for name, value in permutations.items()})
+    found = element_of(on_device(permutations))
+    signs = {name: value.astype(ones.signs[name].dtype) for name, value in found.signs.items()}
+    return Element(found.permutations, ones.scales, ones.signs | signs)
 
 
 @partial(jax.jit, static_argnames="spec")
 def move(spec: SymmetrySpec, elements: Element, samples: Samples) -> Samples:
-    """Every sample relabelled by its element, a few at a time: one copy of the samples, not two."""
-    return jax.lax.map(
-        lambda both: permute(spec, *both), (elements.permutations, samples), batch_size=MOVED_TOGETHER
-    )
+    """Every sample moved by its element, a few at a time: one copy of the samples, not two."""
+    leaves = {leaf.name: leaf for leaf in spec.leaves}
+
+    def moved(both: tuple[Element, Samples]) -> Samples:
+        element, one = both
+        return tree.map_named(lambda name, array: act_leaf(spec, element, leaves[name], array), one)
+
+    # A rescaling by one may still round.
+    return jax.lax.map(moved, (elements._replace(scales={}), samples), batch_size=MOVED_TOGETHER)
 
 
 def _first_match(

@@ -14,6 +14,7 @@ from symbnn.symmetry.alignment.descent import Descent
 from symbnn.symmetry.alignment.features import ACTIVATION, Arrays, Features, weight_features
 from symbnn.symmetry.alignment.problem import (
     Problem,
+    by_parity,
     cost_blocks,
     groups_only,
     having,
@@ -21,7 +22,8 @@ from symbnn.symmetry.alignment.problem import (
     on_device,
     restricted,
 )
-from symbnn.symmetry.alignment.steps import follow, solve
+from symbnn.symmetry.alignment.signs import best_signs, sign_key, with_signs
+from symbnn.symmetry.alignment.steps import chosen_signs, follow, solve
 from symbnn.symmetry.depth import depth_order
 from symbnn.symmetry.spec import SymmetrySpec
 from symbnn.types import Params, Samples
@@ -52,13 +54,23 @@ def match_contributions(
     value = np.zeros(problem.num_items)
     for name in reversed(depth_order(spec)):
         current = on_device(permutations)
-        similar = cost_blocks(_part(problem, name, is_activation=True), name, everything, current)
-        outgoing = cost_blocks(_part(problem, name, is_activation=False), name, everything, current)
-        for (rows, left), (_, right) in zip(similar, outgoing, strict=True):
-            cost = left * right
+        similar, outgoing = (
+            by_parity(_part(problem, name, is_activation=is_activation), name)
+            for is_activation in (True, False)
+        )
+        left = [cost_blocks(part, name, everything, current) for part in similar.values()]
+        right = [cost_blocks(part, name, everything, current) for part in outgoing.values()]
+        for together in zip(*left, *right, strict=True):
+            rows, costs = together[0][0], tuple(cost for _, cost in together)
+            activations, signs = best_signs(tuple(similar), costs[: len(left)])
+            # What a unit contributes does not depend on which way round it is: its activation tells.
+            cost = activations * with_signs(tuple(outgoing), costs[len(left) :], signs)
             step, gain = solve(problem, cost, len(rows))
+            move = {name: step}
+            if problem.spec.group(name).num_signs:
+                move[sign_key(name)] = chosen_signs(signs, step)
             before = {key: array[rows] for key, array in permutations.items()}
-            for key, array in follow(problem.spec, {name: step}, before).items():
+            for key, array in follow(problem.spec, move, before).items():
                 permutations[key][rows] = array
             value[rows] += gain + np.einsum("r...ii->r", np.asarray(cost))[: len(rows)]
     return Descent(permutations, value[None], np.ones(problem.num_items, bool))

@@ -3,7 +3,8 @@
 With every network moved by its current element, cost[i, j] is the inner product of what the target holds at
 unit i with what the network holds at unit j, over every feature that has the group. Choosing σ gains exactly
 Σ_i cost[i, σ(i)] − cost[i, i] when each feature has the group once. Where a feature has it twice (recurrent
-weights) the sum over both occurrences is the gradient of a quadratic objective.
+weights) the sum over both occurrences is the gradient of a quadratic objective. Features of different parity
+(`signs`) have costs of their own.
 """
 
 from functools import partial
@@ -12,11 +13,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from symbnn.symmetry.act import Element, act_leaf
+from symbnn.symmetry.act import act_leaf
 from symbnn.symmetry.alignment.features import Arrays
+from symbnn.symmetry.alignment.signs import Parity, character, element_of, sign_key
 from symbnn.symmetry.spec import Group, Leaf, SymmetrySpec
 
 Permutations = dict[str, jax.Array]
+"""By group; signs are kept beside them (`signs.sign_key`)."""
 
 
 def occurrences(leaf: Leaf, group: str) -> list[int]:
@@ -31,7 +34,7 @@ def is_simple(spec: SymmetrySpec, leaves: tuple[Leaf, ...], group: str) -> bool:
     )
 
 
-@partial(jax.jit, static_argnames=("spec", "leaves", "group"))
+@partial(jax.jit, static_argnames=("spec", "leaves", "group", "odd"))
 def block_cost(
     spec: SymmetrySpec,
     leaves: tuple[Leaf, ...],
@@ -41,26 +44,33 @@ def block_cost(
     fixed: Float[Array, "items *over n n"] | None,
     index: Int[Array, "b"],
     permutations: Permutations,
+    odd: Parity = (),
 ) -> Float[Array, "b *over n n"]:
     """Cost of `group` for the networks at `index`; `fixed` adds what does not depend on other groups.
 
-    `leaves`, `targets` and `arrays` hold only features that have the group.
+    `leaves`, `targets` and `arrays` hold only features that have the group, all of one parity.
     """
     current = {name: value[index] for name, value in permutations.items()}
-    own = current.pop(group)
-    if not is_simple(spec, leaves, group):
-        current[group] = own
+    own, own_signs = current[group], current.get(sign_key(group))
+    if is_simple(spec, leaves, group):
+        current = {name: value for name, value in current.items() if name not in (group, sign_key(group))}
     total = None if fixed is None else fixed[index]
     for leaf, target, array in zip(leaves, targets, arrays, strict=True):
-        moved = jax.vmap(lambda perms, one, leaf=leaf: act_leaf(spec, Element(perms, {}, {}), leaf, one))(
-            current, array[index]
-        )
+        moved = moved_feature(spec, leaf, current, array[index])
         part = pair_cost(spec, leaf, spec.group(group), target, moved)
         total = part if total is None else total + part
     assert total is not None
     if group in current:
         return total
-    return jnp.take_along_axis(total, own[..., None, :], axis=-1)
+    cost = jnp.take_along_axis(total, own[..., None, :], axis=-1)
+    if own_signs is None or not any(odd):
+        return cost
+    return cost * character(odd, jnp.moveaxis(own_signs, 1, 0)).astype(cost.dtype)[..., None, :]
+
+
+def moved_feature(spec: SymmetrySpec, leaf: Leaf, moves: Permutations, arrays: jax.Array) -> jax.Array:
+    """A feature of several networks, each moved by its permutations and signs."""
+    return jax.vmap(lambda move, one: act_leaf(spec, element_of(move), leaf, one))(moves, arrays)
 
 
 def pair_cost(spec: SymmetrySpec, leaf: Leaf, group: Group, target: jax.Array, moved: jax.Array) -> jax.Array:
@@ -96,7 +106,7 @@ def inner_product(
     """Σ_features ⟨target, g · array⟩ of every network."""
 
     def one(one_permutations: Permutations, one_arrays: Arrays) -> jax.Array:
-        element = Element(one_permutations, {}, {})
+        element = element_of(one_permutations)
         return sum(
             (
                 jnp.vdot(target, act_leaf(spec, element, leaf, array))

@@ -9,6 +9,7 @@ from symbnn.symmetry.alignment.api import Aligned, check_samples, move, stacked_
 from symbnn.symmetry.alignment.features import Arrays, Features, weight_features
 from symbnn.symmetry.alignment.match import Search, descent_matcher, extract_one, match
 from symbnn.symmetry.alignment.reference import reference_params
+from symbnn.symmetry.alignment.signs import without_signs
 from symbnn.symmetry.spec import SymmetrySpec
 from symbnn.types import Key, Params, Samples
 
@@ -39,9 +40,10 @@ def align_gaussians(
     def extract(samples: Samples) -> Arrays:
         return (*weights.extract(samples[0]), *weights.extract(samples[1]))
 
-    features = Features((*weights.leaves, *weights.leaves), extract)
+    features = Features((*weights.leaves, *without_signs(weights.leaves)), extract)
     search = Search(restarts=restarts, key=key, max_sweeps=max_sweeps, tolerance=tolerance)
     found = match(spec, features, (means, stds), extract_one(features, network), descent_matcher(search))
     elements = stacked_elements(spec, found.permutations)
-    moved = (move(spec, elements, means), move(spec, elements, stds))
+    # A flipped weight is as uncertain as before.
+    moved = (move(spec, elements, means), move(spec, elements._replace(signs={}), stds))
     return Aligned(moved, elements, network, found.objective, found.converged)

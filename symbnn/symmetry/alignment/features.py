@@ -49,9 +49,16 @@ def weight_features(spec: SymmetrySpec, params: Params) -> Features:
 
 
 def plain_leaf(name: str, factors: tuple[Factor, ...]) -> Leaf:
-    """Description of a piece by sizes, groups and roles alone: matching only relabels."""
+    """Description of a piece by sizes, groups, signs and roles: matching does not rescale."""
     plain = tuple(
-        (Factor(factor.size, factor.group, role="produces" if is_written else "consumes"),)
+        (
+            Factor(
+                factor.size,
+                factor.group,
+                signs=factor.signs,
+                role="produces" if is_written else "consumes",
+            ),
+        )
         for factor, is_written in zip(factors, producing_axes(factors), strict=True)
     )
     return Leaf(name, tuple(factor.size for factor in factors), plain)

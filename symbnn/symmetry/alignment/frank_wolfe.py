@@ -19,10 +19,13 @@ import numpy as np
 from symbnn.symmetry.alignment.assignment import assign
 from symbnn.symmetry.alignment.features import Arrays
 from symbnn.symmetry.alignment.problem import HostPermutations, groups_of, groups_only
-from symbnn.symmetry.spec import Leaf, SymmetrySpec
+from symbnn.symmetry.alignment.signs import Parity, best_signs, character, parity, sign_key
+from symbnn.symmetry.alignment.steps import chosen_signs
+from symbnn.symmetry.spec import Group, Leaf, SymmetrySpec
 
 Relaxed = dict[str, jax.Array]
-"""Doubly stochastic matrices `(*over, n, n)` by group."""
+"""Doubly stochastic matrices by group, one for every parity of its features, `(parities, *over, n, n)`: in
+those that are odd every permutation matrix has its signs on it."""
 
 
 def to_reference(
@@ -38,21 +41,19 @@ def to_reference(
     """Permutations of every network that maximise ⟨T, P·x⟩, from the centre of the polytope."""
     spec = groups_only(spec)
     items = arrays[0].shape[0]
-    relaxed = {
-        group.name: jnp.full((items, *spec.shape(group), group.size), 1 / group.size) for group in spec.groups
-    }
+    relaxed = {group.name: _centre(spec, leaves, group, items) for group in spec.groups}
     steps = jnp.asarray(_nodes(_degree(spec, leaves)))
     value = np.full(items, -np.inf)
     for _ in range(max_rounds):
         slope = _slopes(spec, leaves, targets, arrays, relaxed)
-        corner = _corners(slope, solver)
+        corner = _vertices(spec, leaves, _rounded(spec, leaves, slope, solver))
         along = np.asarray(_along(spec, leaves, targets, arrays, relaxed, corner, steps), np.float64)
         step, new = _highest(np.asarray(steps, np.float64), along)
         relaxed = _mixed(relaxed, corner, jnp.asarray(step, jnp.float32))
         if np.all(new - value <= tolerance * np.abs(new)):
             break
         value = new
-    return _rounded(relaxed, solver)
+    return _rounded(spec, leaves, relaxed, solver)
 
 
 def to_universe(
@@ -68,12 +69,13 @@ def to_universe(
     """Permutations of every network to a common labelling, and ‖mean‖² of the relaxed nets by round."""
     spec = groups_only(spec)
     items = arrays[0].shape[0]
-    relaxed = {name: jax.nn.one_hot(value, value.shape[-1]) for name, value in start.items()}
+    relaxed = _vertices(spec, leaves, start)
     steps = jnp.asarray(_nodes(2 * _degree(spec, leaves)))
     history: list[float] = []
     for _ in range(max_rounds):
         mean = _relaxed_mean(spec, leaves, arrays, relaxed)
-        corner = _corners(_slopes(spec, leaves, mean, arrays, relaxed), solver)
+        slope = _slopes(spec, leaves, mean, arrays, relaxed)
+        corner = _vertices(spec, leaves, _rounded(spec, leaves, slope, solver))
         along = [
             _squared(
                 _relaxed_mean(spec, leaves, arrays, _mixed(relaxed, corner, jnp.full(len(arrays[0]), a)))
@@ -85,10 +87,12 @@ def to_universe(
         history.append(float(new[0]))
         if len(history) > 1 and history[-1] - history[-2] <= tolerance * abs(history[-1]):
             break
-    return _rounded(relaxed, solver), np.array(history)
+    return _rounded(spec, leaves, relaxed, solver), np.array(history)
 
 
-def relaxed_act(spec: SymmetrySpec, relaxed: Relaxed, leaf: Leaf, array: jax.Array) -> jax.Array:
+def relaxed_act(
+    spec: SymmetrySpec, leaves: tuple[Leaf, ...], relaxed: Relaxed, leaf: Leaf, array: jax.Array
+) -> jax.Array:
     """P·x of one feature: every axis multiplied by its group's matrix, outer groups first."""
     names = [factor.group for _, factor in leaf.factors()]
     for group in spec.groups:
@@ -97,7 +101,8 @@ def relaxed_act(spec: SymmetrySpec, relaxed: Relaxed, leaf: Leaf, array: jax.Arr
                 old, new = list(range(len(names))), list(range(len(names)))
                 new[axis] = len(names)
                 over = [names.index(other) for other in group.over]
-                array = jnp.einsum(relaxed[group.name], [*over, new[axis], axis], array, old, new)
+                matrix = relaxed[group.name][parities(leaves, name).index(parity(leaf, name))]
+                array = jnp.einsum(matrix, [*over, new[axis], axis], array, old, new)
     return array
 
 
@@ -106,7 +111,7 @@ def _value(
 ) -> jax.Array:
     return sum(
         (
-            jnp.vdot(target, relaxed_act(spec, relaxed, leaf, array))
+            jnp.vdot(target, relaxed_act(spec, leaves, relaxed, leaf, array))
             for leaf, target, array in zip(leaves, targets, arrays, strict=True)
         ),
         start=jnp.zeros(()),
@@ -148,7 +153,9 @@ def _along(
 @partial(jax.jit, static_argnames=("spec", "leaves"))
 def _relaxed_mean(spec: SymmetrySpec, leaves: tuple[Leaf, ...], arrays: Arrays, relaxed: Relaxed) -> Arrays:
     def add(sums: Arrays, one: tuple[Arrays, Relaxed]) -> tuple[Arrays, None]:
-        moved = (relaxed_act(spec, one[1], leaf, array) for leaf, array in zip(leaves, one[0], strict=True))
+        moved = (
+            relaxed_act(spec, leaves, one[1], leaf, array) for leaf, array in zip(leaves, one[0], strict=True)
+        )
         return tuple(total + array for total, array in zip(sums, moved, strict=True)), None
 
     zeros = tuple(jnp.zeros(array.shape[1:], array.dtype) for array in arrays)
@@ -165,21 +172,46 @@ def _squared(arrays: Arrays) -> float:
     return float(sum(jnp.vdot(array, array) for array in arrays))
 
 
-def _corners(slope: Relaxed, solver: str) -> Relaxed:
-    return {
-        name: jax.nn.one_hot(permutation, permutation.shape[-1])
-        for name, permutation in _rounded(slope, solver).items()
-    }
+def parities(leaves: Sequence[Leaf], group: str) -> tuple[Parity, ...]:
+    """How the features that have a group flip with it, each once."""
+    found = (leaf for leaf in leaves if any(factor.group == group for _, factor in leaf.factors()))
+    return tuple(dict.fromkeys(parity(leaf, group) for leaf in found)) or ((),)
 
 
-def _rounded(relaxed: Relaxed, solver: str) -> HostPermutations:
-    """The permutation that overlaps most with each matrix."""
-    return {
-        name: assign(value.reshape(-1, *value.shape[-2:]), solver=solver)
-        .reshape(value.shape[:-1])
-        .astype(np.int32)
-        for name, value in relaxed.items()
-    }
+def _centre(spec: SymmetrySpec, leaves: tuple[Leaf, ...], group: Group, items: int) -> jax.Array:
+    """The mean over all permutations and signs: nothing is left of what is odd."""
+    shape = (items, *spec.shape(group), group.size)
+    parts = [jnp.full(shape, 0.0 if any(odd) else 1 / group.size) for odd in parities(leaves, group.name)]
+    return jnp.stack(parts, axis=1)
+
+
+def _vertices(spec: SymmetrySpec, leaves: tuple[Leaf, ...], moves: HostPermutations) -> Relaxed:
+    """Matrices of permutations with signs."""
+    found = {}
+    for group in spec.groups:
+        matrix = jax.nn.one_hot(moves[group.name], group.size)
+        signs = jnp.moveaxis(jnp.asarray(moves.get(sign_key(group.name), np.ones((1, 1)))), 1, 0)
+        parts = [
+            matrix * character(odd, signs)[..., None] if any(odd) else matrix
+            for odd in parities(leaves, group.name)
+        ]
+        found[group.name] = jnp.stack(parts, axis=1)
+    return found
+
+
+def _rounded(spec: SymmetrySpec, leaves: tuple[Leaf, ...], relaxed: Relaxed, solver: str) -> HostPermutations:
+    """The permutation with signs that overlaps most with each group's matrices."""
+    moves: HostPermutations = {}
+    for group in spec.groups:
+        costs = tuple(jnp.moveaxis(relaxed[group.name], 1, 0))
+        best, signs = costs[0], None
+        if group.num_signs:
+            best, signs = best_signs(parities(leaves, group.name), costs)
+        step = assign(best.reshape(-1, *best.shape[-2:]), solver=solver).reshape(best.shape[:-1])
+        moves[group.name] = step.astype(np.int32)
+        if signs is not None:
+            moves[sign_key(group.name)] = chosen_signs(signs, step)
+    return moves
 
 
 def _degree(spec: SymmetrySpec, leaves: Sequence[Leaf]) -> int:

@@ -11,7 +11,8 @@ from symbnn.symmetry.alignment.contributions import contribution_features, match
 from symbnn.symmetry.alignment.descent import Descent
 from symbnn.symmetry.alignment.features import Arrays, Features, weight_features
 from symbnn.symmetry.alignment.frank_wolfe import to_reference, to_universe
-from symbnn.symmetry.alignment.match import Matcher, Search, descent_matcher, mean_features
+from symbnn.symmetry.alignment.match import Matcher, Search, descent_matcher
+from symbnn.symmetry.alignment.means import mean_features
 from symbnn.symmetry.alignment.problem import HostPermutations
 from symbnn.symmetry.alignment.similarity import Activations, correlation, hooked_features
 from symbnn.symmetry.spec import SymmetrySpec

@@ -9,7 +9,9 @@ import jax.numpy as jnp
 
 from symbnn.symmetry.alignment.descent import Descent
 from symbnn.symmetry.alignment.features import Arrays, Features
-from symbnn.symmetry.alignment.match import Matcher, match, mean_features
+from symbnn.symmetry.alignment.match import Matcher, match
+from symbnn.symmetry.alignment.means import mean_features
+from symbnn.symmetry.alignment.signs import without_signs
 from symbnn.symmetry.spec import SymmetrySpec
 from symbnn.types import Samples
 
@@ -35,6 +37,6 @@ def match_by_precision(
         arrays = features.extract(some)
         return (*arrays, *(array**2 for array in arrays))
 
-    both = Features((*features.leaves, *features.leaves), extract)
+    both = Features((*features.leaves, *without_signs(features.leaves)), extract)
     against = (*weighted, *(-w / 2 for w in precision))
     return match(spec, both, samples, against, matcher, first.permutations)

@@ -10,12 +10,14 @@ import numpy as np
 
 from symbnn.symmetry.alignment.cost import block_cost, inner_product, is_simple, occurrences
 from symbnn.symmetry.alignment.features import Arrays
+from symbnn.symmetry.alignment.signs import Parity, parity, unflipped
 from symbnn.symmetry.spec import Leaf, SymmetrySpec
 
 # A block's cost matrices fill about this much memory: enough work for a call, still in the cache's reach.
 BLOCK_BYTES = 16 * 2**20
 
 HostPermutations = dict[str, np.ndarray]
+"""By group; signs are kept beside them (`signs.sign_key`)."""
 
 
 class Problem(NamedTuple):
@@ -45,7 +47,7 @@ def make_problem(
     everything = np.arange(problem.num_items)
     fixed = {}
     for group in light.groups:
-        own = [i for i in having(problem, group.name) if _is_fixed(problem, i, group.name)]
+        own = _fixed_features(problem, group.name)
         # Worth keeping when it saves a real multiplication: a bias column costs less than reading the cache.
         if sum(math.prod(leaves[i].shape) for i in own) >= group.size**2:
             start = on_device(identity_permutations(light, problem.num_items))
@@ -63,16 +65,36 @@ def cost_blocks(
     dispatched before the first is waited for, so the device works while the host assigns.
     """
     fixed = problem.fixed.get(group)
-    features = [i for i in having(problem, group) if fixed is None or not _is_fixed(problem, i, group)]
-    part = restricted(problem, features)
+    found = having(problem, group)
+    cached = _fixed_features(problem, group) if fixed is not None else []
+    part = restricted(problem, [i for i in found if i not in cached])
+    odd = parity(problem.leaves[found[0]], group)
     dispatched = [
         (
             rows[:size],
-            block_cost(part.spec, part.leaves, group, part.targets, part.arrays, fixed, rows, permutations),
+            block_cost(
+                part.spec, part.leaves, group, part.targets, part.arrays, fixed, rows, permutations, odd
+            ),
         )
         for rows, size in blocks(problem, group, index)
     ]
     yield from dispatched
+
+
+def by_parity(problem: Problem, group: str) -> dict[Parity, Problem]:
+    """The problem taken apart by how its features flip with the group; one part where it has no signs."""
+    features: dict[Parity, list[int]] = {}
+    for i in having(problem, group):
+        features.setdefault(parity(problem.leaves[i], group), []).append(i)
+    cached = _fixed_features(problem, group)
+    return {
+        odd: restricted(problem, found)
+        if set(cached) <= set(found)
+        else restricted(problem, found)._replace(
+            fixed={name: cost for name, cost in problem.fixed.items() if name != group}
+        )
+        for odd, found in features.items()
+    }
 
 
 def blocks(
@@ -120,16 +142,22 @@ def groups_of(spec: SymmetrySpec, leaf: Leaf) -> set[str]:
 
 
 def identity_permutations(spec: SymmetrySpec, items: int) -> HostPermutations:
-    """The identity for every network."""
+    """The identity for every network, signs with it."""
     return {
         group.name: np.tile(np.arange(group.size, dtype=np.int32), (items, *spec.shape(group)[:-1], 1))
         for group in spec.groups
-    }
+    } | unflipped(spec, items)
 
 
 def on_device(permutations: HostPermutations) -> dict[str, jax.Array]:
     """Permutations as device arrays."""
     return {name: jnp.asarray(value) for name, value in permutations.items()}
+
+
+def _fixed_features(problem: Problem, group: str) -> list[int]:
+    """Features whose cost for the group never changes, those that flip like the first of them."""
+    found = [i for i in having(problem, group) if _is_fixed(problem, i, group)]
+    return [i for i in found if parity(problem.leaves[i], group) == parity(problem.leaves[found[0]], group)]
 
 
 def _is_fixed(problem: Problem, feature: int, group: str) -> bool:

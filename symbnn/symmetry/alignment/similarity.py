@@ -53,10 +53,20 @@ def hooked_features(
             )
         named = zip(expected, (*group.over, group.name), strict=True)
         leaves.append(
-            plain_leaf(ACTIVATION, (Factor(shape[0]), *(Factor(size, name) for size, name in named)))
+            plain_leaf(
+                ACTIVATION,
+                (Factor(shape[0]), *(Factor(size, name, signs=_signs(spec, name)) for size, name in named)),
+            )
         )
     order = tuple(group.name for group in spec.groups)
     return Features(tuple(leaves), lambda samples: _hooked(activations, order, samples, inputs))
+
+
+def _signs(spec: SymmetrySpec, group: str) -> tuple[int, ...]:
+    """How a unit's activation flips: like the weights that read it, or those that write it if none does."""
+    found = [factor for leaf in spec.leaves for _, factor in leaf.factors() if factor.group == group]
+    reading = [factor for factor in found if factor.role == "consumes"]
+    return (reading or found)[0].signs if found else ()
 
 
 @partial(jax.jit, static_argnames=("activations", "order"))
