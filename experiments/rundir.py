@@ -9,6 +9,7 @@ table.md, figures/, report.html
 import contextlib
 import dataclasses
 import fcntl
+import hashlib
 import importlib.metadata
 import json
 import platform
@@ -40,17 +41,21 @@ class Run:
     def stage(self, name: str, compute: Callable[[], Any]) -> Any:
         """The stage's tree of arrays: from disk if it is finished and whole, else computed and kept."""
         path = self.directory / "stages" / f"{name}.safetensors"
+        # A whole file may still be another stage's, or come from another run.
+        origin = {"stage": name, "run": _checksum(self.description)}
         if path.exists():
             try:
                 tree, metadata = io.load_tree(path)
-                self.say(f"{name}: reused (took {float(metadata['seconds']):.1f} s when it ran)")
-                return tree
+                if metadata.items() >= origin.items():
+                    self.say(f"{name}: reused (took {float(metadata['seconds']):.1f} s when it ran)")
+                    return tree
+                self.say(f"{name}: {path} belongs to another stage or run; computing it again")
             except io.ArtefactError as error:
                 self.say(f"{name}: {error}; computing it again")
         start = time.perf_counter()
         tree = jax.block_until_ready(compute())
         seconds = time.perf_counter() - start
-        io.save_tree(path, tree, {"stage": name, "seconds": f"{seconds:.3f}"})
+        io.save_tree(path, tree, {**origin, "seconds": f"{seconds:.3f}"})
         self.say(f"{name}: done in {seconds:.1f} s")
         return tree
 
@@ -171,6 +176,12 @@ def _locked(directory: Path) -> Iterator[None]:
                 f"another process works in {directory}; wait for it or choose another --rundir"
             ) from None
         yield
+
+
+def _checksum(description: dict[str, Any]) -> str:
+    """Of the study and its config: what a stage's result may depend on besides the code."""
+    settings = {name: description[name] for name in ("study", "config")}
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -117,6 +117,17 @@ def test_a_damaged_stage_is_named_and_only_it_is_computed_again(finished, capsys
     assert (directory / "table.md").read_bytes() == table
 
 
+def test_a_stage_of_another_run_is_not_taken(finished, tmp_path, capsys):
+    study, directory = finished
+    stage = sorted((directory / "stages").glob("*.safetensors"))[-1]
+    tree, metadata = io.load_tree(stage)
+    io.save_tree(stage, tree, metadata | {"run": "another"})
+    capsys.readouterr()
+    importlib.import_module(f"experiments.{study}").run(debug_config(study), directory)
+    assert f"{stage} belongs to another stage or run; computing it again" in capsys.readouterr().out
+    assert io.read_metadata(stage)["run"] == metadata["run"]
+
+
 def test_two_processes_do_not_share_a_run(finished):
     study, directory = finished
     hold = (
