@@ -163,7 +163,8 @@ def train_stochastic(
     start = target.model.init(keys.named(key, "init")) if initial is None else initial
     check_same_shapes("initial", start, jax.eval_shape(target.model.init, key))
     layout = layout_of(start, select=select)
-    scales = jnp.full((layout.num_weights,), mapping.inverse(initial_std) / scale_speed)
+    # A dtype of its own: a weakly typed start would compile the training twice.
+    scales = jnp.full((layout.num_weights,), mapping.inverse(initial_std) / scale_speed, jnp.float32)
     loss = StochasticLoss(problem_of(target), layout, scale_map, scale_speed, kl_weight, prior_std)
     network, statistics = split_statistics(start)
     weights = {"network": network, "scales": scales}

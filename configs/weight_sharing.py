@@ -1,0 +1,157 @@
+"""Stochastic weight sharing: a network whose weights are drawn from a few shared Gaussians (2DGBNN).
+
+`python -m experiments.weight_sharing digits` takes a few minutes on two CPU cores. Stages can be run one by
+one: `--stages pretrain stochastic`, then `--stages gmm refine`, then `--stages train evaluate`.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+
+from configs.fields import bounded
+from configs.parts import Data
+from configs.weight_sharing_parts import (
+    STAGES,
+    Clustering,
+    Judging,
+    Pretraining,
+    Published,
+    Refining,
+    SharedNetwork,
+    SharedTraining,
+    Stage,
+    StochasticTraining,
+)
+
+
+@dataclass(frozen=True)
+class WeightSharing:
+    """All stages of stochastic weight sharing."""
+
+    data: Data = Data()
+    model: SharedNetwork = SharedNetwork()
+    pretraining: Pretraining = Pretraining()
+    stochastic: StochasticTraining = StochasticTraining()
+    clustering: Clustering = Clustering()
+    refining: Refining = Refining()
+    training: SharedTraining = SharedTraining()
+    judging: Judging = Judging()
+    published: Published = Published()
+    stages: tuple[Stage, ...] = dataclasses.field(default=STAGES, compare=False)
+    """Stages to run; those before them must have run in the same folder."""
+    seed: int = bounded(0, 0, 2**31 - 1)
+    """The first seed; others follow it."""
+
+
+VARIANTS = (
+    *("no ellipses", "no outliers", "neither", "no merging"),
+    *("outliers above 0.1", "outliers above 0.4", "outliers above 0.6"),
+    *("merge: paper", "merge: code", "merge: barycenter"),
+    *("first_coord", "noise: sign", "noise: layer", "noise: weight", "blend: centers", "blend: mixture"),
+    *("KL: per component", "KL: per weight", "KL: none", "KL: full"),
+    *("prior: pretrained", "prior: anchored"),
+)
+
+
+def _residual(
+    data: str, name: str, published: Published, *, batch_size: int = 128, epochs: int = 200, **clustering: int
+) -> WeightSharing:
+    """The paper's settings for a network with batch normalisation on colour images."""
+    return WeightSharing(
+        data=Data(name=data),
+        model=SharedNetwork(name=name),  # type: ignore[arg-type]
+        pretraining=Pretraining(
+            epochs=epochs,
+            batch_size=batch_size,
+            learning_rate=0.1,
+            optimizer="nesterov",
+            prior_std=0.2,
+            shift=4,
+            flip=True,
+        ),
+        stochastic=StochasticTraining(epochs=epochs),
+        clustering=Clustering(num_components=6000, minibatch=1_000_000, **clustering),
+        training=SharedTraining(epochs=epochs),
+        published=published,
+    )
+
+
+CONFIGS = {
+    "digits": (
+        "1,797 bundled 8x8 images, 64-64-10: all stages, three seeds and all ablations in minutes",
+        WeightSharing(judging=Judging(variants=VARIANTS)),
+    ),
+    "debug": (
+        "64-16-10 on 200 digits, a few epochs: seconds, to see that everything runs",
+        WeightSharing(
+            data=Data(num_train=200, num_test=50),
+            model=SharedNetwork(hidden=(16,)),
+            pretraining=Pretraining(epochs=5, batch_size=50),
+            stochastic=StochasticTraining(epochs=2),
+            clustering=Clustering(num_components=12, num_sweeps=3, gradient_batches=2, smallest_cluster=10),
+            training=SharedTraining(epochs=2),
+            judging=Judging(num_draws=4, num_seeds=1, mean_field=False),
+        ),
+    ),
+    "mnist_lenet": (
+        "60,000 images, LeNet-5, K = 255: about an hour on two CPU cores",
+        WeightSharing(
+            data=Data(name="mnist"),
+            model=SharedNetwork(name="lenet"),
+            pretraining=Pretraining(epochs=12, batch_size=256, prior_std=0.2, shift=2),
+            stochastic=StochasticTraining(epochs=3),
+            clustering=Clustering(num_components=255),
+            training=SharedTraining(epochs=4),
+            judging=Judging(outside="fashion_mnist"),
+        ),
+    ),
+    "mnist_resnet20": (
+        "60,000 images, ResNet-20 with filter response norm: hours on two CPU cores",
+        WeightSharing(
+            data=Data(name="mnist"),
+            model=SharedNetwork(name="resnet20_frn"),
+            pretraining=Pretraining(epochs=4, batch_size=256, prior_std=0.2, shift=2),
+            stochastic=StochasticTraining(epochs=1),
+            clustering=Clustering(num_components=255),
+            training=SharedTraining(epochs=1),
+            judging=Judging(num_seeds=1, outside="fashion_mnist"),
+            published=Published(3206, 581, 237, 0.9952, 0.013, 0.001),
+        ),
+    ),
+    "cifar10_resnet20": (
+        "50,000 colour images, ResNet-20: about two hours on two CPU cores",
+        WeightSharing(
+            data=Data(name="cifar10"),
+            model=SharedNetwork(name="resnet20_frn"),
+            pretraining=Pretraining(epochs=20, batch_size=256, prior_std=0.2, shift=4, flip=True),
+            stochastic=StochasticTraining(epochs=2),
+            clustering=Clustering(num_components=255),
+            training=SharedTraining(epochs=3),
+            judging=Judging(num_seeds=1, mean_field=False),
+            published=Published(14624, 260, 2387, 0.9104, 0.303, 0.037),
+        ),
+    ),
+    "cifar10_resnet18": (
+        "the paper's row: 11 million weights, for accelerators",
+        _residual("cifar10", "resnet18", Published(123310, 67, 1569, 0.9172, 0.305, 0.019)),
+    ),
+    "cifar100_resnet18": (
+        "the paper's row: 11 million weights, for accelerators",
+        _residual("cifar100", "resnet18", Published(14624, 260, 2387, 0.747, 1.053, 0.038)),
+    ),
+    "cifar100_wrn28_10": (
+        "the paper's row: 36 million weights, for accelerators",
+        _residual("cifar100", "wrn28_10", Published(40354, 341, 2390, 0.805, 0.798, 0.0432)),
+    ),
+    "imagenet_resnet18": (
+        "the paper's row: 224-pixel images, which must fit in memory; for accelerators",
+        _residual("imagenet", "resnet18", Published(23013, 10885, 2217, 0.681, 1.253, 0.019), batch_size=256),
+    ),
+    "imagenet_resnet50": (
+        "the paper's row: 224-pixel images, which must fit in memory; for accelerators",
+        _residual("imagenet", "resnet50", Published(37172, 56873, 3250, 0.751, 0.961, 0.029), batch_size=256),
+    ),
+    "imagenet_vit_b16": (
+        "the paper's row: 224-pixel images, which must fit in memory; for accelerators",
+        _residual("imagenet", "vit_b16", Published(9765, 338329, 5440, 0.7601, 0.901, 0.064), batch_size=256),
+    ),
+}

@@ -1,0 +1,170 @@
+"""What all stages of weight sharing work on: data, network, target, augmentation, imported weights."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from configs.weight_sharing import WeightSharing
+from configs.weight_sharing_parts import SharedNetwork
+from symbnn import data, density, io, keys, models
+from symbnn.data import Split
+from symbnn.density import Batch
+from symbnn.inference.recipe import Recipe
+from symbnn.inference.training import Loss
+from symbnn.models import Model
+from symbnn.types import Key, Params
+
+# Images of these sets come as files of any size; networks see squares of this side.
+SIDES = {"imagenet": 224}
+TORCH_SUFFIXES = (".pt", ".pth", ".bin")
+
+
+@dataclasses.dataclass(frozen=True)
+class Augmented:
+    """A loss whose images are shifted by up to `shift` pixels and, with `flip`, mirrored, all at random."""
+
+    loss: Loss
+    shift: int
+    flip: bool
+
+    def __call__(self, weights: Params, statistics: Params, batch: Batch, key: Key) -> tuple[Array, Params]:
+        """The loss of the augmented batch."""
+        inputs = augment(keys.named(key, "augmentation"), batch.inputs, shift=self.shift, flip=self.flip)
+        return self.loss(weights, statistics, Batch(inputs, batch.targets), key)
+
+
+def augment(key: Key, images: Array, *, shift: int, flip: bool) -> Array:
+    """Each image of the batch (n, height, width, channels) shifted and mirrored on its own; zeros move in."""
+    num, height, width, channels = images.shape
+    key_shift, key_flip = jax.random.split(key)
+    padded = jnp.pad(images, ((0, 0), (shift, shift), (shift, shift), (0, 0)))
+    offsets = jax.random.randint(key_shift, (num, 2), 0, 2 * shift + 1)
+    cut = jax.vmap(
+        lambda image, at: jax.lax.dynamic_slice(image, (at[0], at[1], 0), (height, width, channels))
+    )(padded, offsets)
+    if not flip:
+        return cut
+    is_flipped = jax.random.bernoulli(key_flip, shape=(num, 1, 1, 1))
+    return jnp.where(is_flipped, cut[:, :, ::-1], cut)
+
+
+class Problem:
+    """Data, network and target of one seed."""
+
+    def __init__(self, config: WeightSharing, seed: int) -> None:
+        self.config = config
+        self.key = jax.random.key(seed)
+        self.data = _load(config, config.data.name, seed)
+        if self.data.num_classes is None:
+            raise ValueError(f"--data.name {config.data.name} has no classes; this study needs labels")
+        train, test = _split(self.data.train, self.data.test, config.judging.holdout)
+        self.model = create(config.model, self.data.input_shape, self.data.num_classes)
+        self.target = density.target(
+            self.model, train, prior=density.gaussian_prior(config.pretraining.prior_std)
+        )
+        self.inputs, self.labels = jnp.asarray(test.inputs), jnp.asarray(test.targets)
+
+    def recipe(self, epochs: int, learning_rate: float, optimizer: str = "adam") -> Recipe:
+        """A recipe with the batch size and schedule of the config."""
+        settings = self.config.pretraining
+        return Recipe(
+            epochs,
+            min(settings.batch_size, self.target.num_data),
+            optimizer,
+            learning_rate,
+            schedule=settings.schedule,
+        )
+
+    def wrap(self, loss: Loss) -> Loss:
+        """The loss with augmented batches, if the config asks for it."""
+        settings = self.config.pretraining
+        if not settings.shift and not settings.flip:
+            return loss
+        if len(self.model.input_shape) != 3:
+            raise ValueError(
+                f"--pretraining.shift and --pretraining.flip are for images; {self.config.model.name} takes "
+                "vectors"
+            )
+        return Augmented(loss, settings.shift, settings.flip)
+
+    def outside(self) -> Array | None:
+        """Out-of-distribution inputs, if the config names a set."""
+        name = self.config.judging.outside
+        if name is None:
+            return None
+        found = _load(self.config, name, self.config.seed, test_only=True)
+        if found.input_shape != self.data.input_shape:
+            raise ValueError(
+                f"--judging.outside {name} has inputs of shape {found.input_shape}; "
+                f"expected {self.data.input_shape}"
+            )
+        return jnp.asarray(found.test.inputs)
+
+
+def create(settings: SharedNetwork, input_shape: tuple[int, ...], num_classes: int) -> Model:
+    """The network of the config."""
+    if settings.name == "mlp":
+        return models.mlp(input_shape, num_classes, hidden=settings.hidden)
+    if settings.name == "vit":
+        return models.vit(input_shape, num_classes)
+    return models.create(settings.name, input_shape, num_classes, width=settings.width)
+
+
+def import_weights(model: Model, name: str, path: str) -> Params:
+    """Weights from a file: a tree of ours, or a PyTorch state dict as safetensors or as PyTorch saves it."""
+    if Path(path).suffix in TORCH_SUFFIXES:
+        return io.from_torch(model, _torch_state_dict(path), name)
+    try:
+        tree, _ = io.load_tree(path)
+        return tree.get("params", tree) if _is_stage(tree) else tree
+    except io.ArtefactError as error:
+        if "another program" not in str(error):
+            raise
+    return io.from_torch(model, io.load_safetensors(path), name)
+
+
+def _is_stage(tree: Any) -> bool:
+    """Whether this is what a `pretrain` stage kept, rather than a bare network."""
+    return isinstance(tree, dict) and set(tree) == {"params", "losses"}
+
+
+def _torch_state_dict(path: str) -> dict[str, np.ndarray]:
+    try:
+        import torch
+    except ImportError as error:
+        raise ValueError(
+            f"{path}: reading PyTorch's own files needs PyTorch; install it (pip install 'symbnn[torch]') or "
+            "save the state dict as safetensors"
+        ) from error
+    # Tensors only: the file cannot run code.
+    state = torch.load(path, map_location="cpu", weights_only=True)
+    return {key: value.numpy() for key, value in state.items()}
+
+
+def _load(config: WeightSharing, name: str, seed: int, *, test_only: bool = False) -> data.Dataset:
+    settings = config.data
+    return data.load(
+        name,
+        data_dir=settings.directory,
+        flatten=config.model.name == "mlp",
+        num_train=None if test_only else settings.num_train,
+        num_test=settings.num_test,
+        seed=seed,
+        resize=SIDES.get(name),
+        test_only=test_only and name != "digits",
+    )
+
+
+def _split(train: Split, test: Split, holdout: int) -> tuple[Split, Split]:
+    """(training, judged): with `holdout` the last training examples are judged instead of the test set."""
+    if not holdout:
+        return train, test
+    if holdout >= len(train.targets):
+        raise ValueError(f"--judging.holdout {holdout} leaves no training examples of {len(train.targets)}")
+    first = Split(train.inputs[:-holdout], train.targets[:-holdout])
+    return first, Split(train.inputs[-holdout:], train.targets[-holdout:])
