@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run test test-all lint bench clean
+.PHONY: run test test-all lint bench faults clean
 
 # A stamp is touched only after its install succeeded, so an interrupted install is simply done again.
 $(VENV)/installed: pyproject.toml constraints.txt
@@ -36,6 +36,9 @@ test-all: lint
 
 bench: $(VENV)/installed-test
 	$(BIN)/python -m tests.bench
+
+faults: $(VENV)/installed-test
+	$(BIN)/python -m tests.faults
 
 clean:
 	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache
