@@ -101,3 +101,9 @@ def test_chains_start_from_an_ensemble_and_stay_near_it():
 def test_bad_settings_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         inference.mclmc(**settings)
+
+
+def test_settings_of_one_way_to_run_go_together():
+    inference.mclmc(step_size=0.1, length=1.0)
+    inference.mclmc(energy_variance=(0.3, 0.1))
+    inference.mclmc(kernel="adjusted", target_acceptance=0.8)

@@ -77,7 +77,9 @@ def mclmc(
     )
     variance = ENERGY_VARIANCE if energy_variance is None else energy_variance
     _check(step_size, length, kernel, variance)
-    adaptation.require_adapting(step_size, energy_variance=variance, target_acceptance=target_acceptance)
+    adaptation.require_adapting(
+        step_size, energy_variance=energy_variance, target_acceptance=target_acceptance
+    )
     _refuse_other_kernels(kernel, energy_variance, target_acceptance)
 
     def method(key: Key, target: Target) -> Fit:
