@@ -29,10 +29,13 @@ class Pruning:
     """The one seed that everything random derives from."""
 
 
-def _of(settings: compact_posterior.CompactPosterior) -> Pruning:
+def _of(settings: compact_posterior.CompactPosterior, *, num_networks: int) -> Pruning:
     shared = {field.name for field in fields(Pruning)} & {field.name for field in fields(settings)}
     values: dict[str, Any] = {name: getattr(settings, name) for name in shared}
-    return Pruning(**values)
+    return Pruning(**values, num_networks=num_networks)
 
 
-CONFIGS = {name: (summary, _of(config)) for name, (summary, config) in compact_posterior.CONFIGS.items()}
+CONFIGS = {
+    name: (summary, _of(config, num_networks=3 if name == "debug" else 40))
+    for name, (summary, config) in compact_posterior.CONFIGS.items()
+}

@@ -31,6 +31,7 @@ COMPARED = (LEVELS >= 0.1) & (LEVELS <= 0.9)
 ALIGNED, RAW, MAGNITUDE = "HMC σ, aligned", "HMC σ, raw", "magnitude"
 RANKINGS = (ALIGNED, RAW, "ensemble σ, aligned", "VI σ", MAGNITUDE, "signal-to-noise", "random")
 NETWORKS = ("mean network μ_r", "HMC sample", "ensemble member")
+FIRST, MEAN = "the first sample", "the mean"
 PAPER = (
     "The paper's finding: the standard deviations of the aligned posterior rank weights for pruning (its "
     "Figure 5 gives curves and no numbers; magnitude, signal-to-noise and chance are added here)."
@@ -48,23 +49,49 @@ def run(config: Pruning, rundir: Path | str) -> Table:
             "aligned", lambda: _align(problem, hmc["samples"], ensemble["samples"], variational)
         )
         curves = opened.stage(
-            "curves", lambda: _prune(config, problem, hmc["samples"], ensemble["samples"], aligned)
+            "curves",
+            lambda: {
+                labels: _prune(config, problem, hmc["samples"], ensemble["samples"], aligned[labels])
+                for labels in (FIRST, MEAN)
+            },
         )
         return _present(opened, problem, curves)
 
 
 def _align(problem: Problem, hmc: Samples, ensemble: Samples, variational: Any) -> dict[str, Any]:
-    """Everything in the labels of one HMC sample."""
-    aligned = stages.align(problem, hmc).samples
-    reference = tree.take(hmc, slice(0, 1))
-    # The reference goes first, because the stage aligns to the first of its samples.
-    members = stages.align(problem, tree.concatenate([reference, ensemble])).samples
-    mean = tree.stack([variational["mean"]])
-    found = stages.align(problem, tree.concatenate([reference, mean])).elements
-    moved = symmetry.act(problem.model.spec, tree.take(found, 1), variational["std"])
-    # A unit that is turned round keeps its spread.
-    std = jax.tree.map(jnp.abs, moved)
-    return {"hmc": aligned, "ensemble": tree.take(members, slice(1, None)), "variational_std": std}
+    """Everything in common labels: the paper's, and those of the mean found together with the alignment."""
+    matching = problem.config.compact.matching
+    return {
+        FIRST: _relabel(problem, hmc, ensemble, variational, reference=0, method=matching),
+        MEAN: _relabel(problem, hmc, ensemble, variational, reference="mean", method="weights"),
+    }
+
+
+def _relabel(
+    problem: Problem, hmc: Samples, ensemble: Samples, variational: Any, *, reference: int | str, method: str
+) -> dict[str, Any]:
+    """HMC samples matched to the reference, ensemble and VI to what the HMC samples were matched to."""
+
+    def match(samples: Samples, reference: Any) -> symmetry.Aligned:
+        return symmetry.align(
+            problem.model.spec,
+            samples,
+            reference=reference,
+            method=method,
+            apply=problem.model.apply,
+            inputs=jnp.asarray(problem.data.train.inputs),
+            similarity="inner_product",
+        )
+
+    found = match(hmc, reference)
+    moves = match(tree.stack([variational["mean"]]), found.reference).elements
+    moved = symmetry.act(problem.model.spec, tree.take(moves, 0), variational["std"])
+    return {
+        "hmc": found.samples,
+        "ensemble": match(ensemble, found.reference).samples,
+        # A unit that is turned round keeps its spread.
+        "variational_std": jax.tree.map(jnp.abs, moved),
+    }
 
 
 class Labelled(NamedTuple):
@@ -82,11 +109,14 @@ def _prune(
     count = tree.num_samples(hmc)
     chosen = np.linspace(0, count - 1, min(config.num_networks, count)).round().astype(int)
     mean = tree.stack([posterior.mean])
-    kinds = (
-        # The mean of aligned samples has no other labels than theirs.
-        Labelled(mean, mean),
-        Labelled(tree.take(aligned["hmc"], chosen), tree.take(hmc, chosen)),
-        Labelled(aligned["ensemble"], ensemble),
+    # On the host: elementwise work is not worth a compilation for every shape.
+    kinds: tuple[Labelled, ...] = jax.device_get(
+        (
+            # The mean of aligned samples has no other labels than theirs.
+            Labelled(mean, mean),
+            Labelled(tree.take(aligned["hmc"], chosen), tree.take(hmc, chosen)),
+            Labelled(aligned["ensemble"], ensemble),
+        )
     )
     stds = {
         ALIGNED: posterior.std,
@@ -114,9 +144,9 @@ def _rank_and_prune(
     curves = {}
     for name, std in stds.items():
         networks = kind.raw if name == RAW else kind.aligned
-        curves[name] = accuracy(networks, jax.tree.map(lambda leaf: jnp.stack([leaf] * count), std))
-    curves[MAGNITUDE] = accuracy(kind.aligned, jax.tree.map(lambda leaf: -jnp.abs(leaf), kind.aligned))
-    noise = jax.tree.map(lambda leaf, std: -jnp.abs(leaf) / std, kind.aligned, stds[ALIGNED])
+        curves[name] = accuracy(networks, jax.tree.map(lambda leaf: np.stack([leaf] * count), std))
+    curves[MAGNITUDE] = accuracy(kind.aligned, jax.tree.map(lambda leaf: -np.abs(leaf), kind.aligned))
+    noise = jax.tree.map(lambda leaf, std: -np.abs(leaf) / np.asarray(std), kind.aligned, stds[ALIGNED])
     curves["signal-to-noise"] = accuracy(kind.aligned, noise)
     # A single network needs many random rankings for a mean worth the name; many networks bring their own.
     repeated = tree.take(kind.aligned, np.arange(max(count, num_random)) % count)
@@ -171,50 +201,60 @@ def _ranks(scores: Params) -> Params:
 
 
 def _present(run: Run, problem: Problem, curves: Any) -> Table:
-    tables = [_table(name, curves[name]) for name in NETWORKS]
+    tables = [_table(labels, name, curves[labels][name]) for labels in (FIRST, MEAN) for name in NETWORKS]
     drawn = figures.pruning_panels(
-        LEVELS, {name: {r: curves[name][r] for r in RANKINGS} for name in NETWORKS}
+        LEVELS,
+        {
+            f"{name}, aligned to {labels}": {ranking: curves[labels][name][ranking] for ranking in RANKINGS}
+            for labels in (FIRST, MEAN)
+            for name in NETWORKS
+        },
+        columns=len(NETWORKS),
     )
     config = problem.config
-    sizes = (problem.data.input_shape[0], *config.model.hidden, problem.data.num_classes)
+    sizes = (*problem.data.input_shape, *config.model.hidden, problem.data.num_classes)
+    one, many = curves[FIRST][NETWORKS[0]]["random"], curves[FIRST][NETWORKS[1]][ALIGNED]
     present(
         run,
         title="Pruning",
         introduction=[
             f"{config.data.name}: {len(problem.data.train.targets)} training and {len(problem.labels)} test "
-            f"images; network {'-'.join(map(str, sizes))}. HMC: {config.inference.num_chains} chains of "
-            f"{config.inference.num_samples} draws; ensemble: {config.ensemble.num_members} networks; all "
-            f"relabelled to fit the first HMC sample by {config.compact.matching}.",
-            "Test accuracy of what is left, weights ranked over all layers; a mean over "
-            f"{len(curves[NETWORKS[1]][ALIGNED])} HMC samples, all ensemble members, and, for the mean "
-            f"network, {len(curves[NETWORKS[0]]['random'])} random rankings. Raw σ ranks HMC samples and "
-            "members in the labels they came with.",
+            f"images; network {'-'.join(map(str, sizes))}. "
+            f"HMC: {config.inference.num_chains} chains of {config.inference.num_samples} draws; ensemble: "
+            f"{config.ensemble.num_members} networks. Labels: {FIRST}, matched by {config.compact.matching} "
+            f"(the paper's recipe), or {MEAN} of the HMC samples, found with the alignment by weights.",
+            f"Test accuracy of what is left, weights ranked over all layers; a mean over {len(many)} HMC "
+            f"samples, all ensemble members, and, for the mean network, {len(one)} random rankings. Raw σ "
+            "ranks HMC samples and members in the labels they came with.",
         ],
         tables=tables,
         figures=[(run.figure("pruning", drawn), "Accuracy against the share of weights kept")],
-        findings=[*(_finding(name, curves[name]) for name in NETWORKS), PAPER],
+        findings=[
+            *(_finding(labels, name, curves[labels][name]) for labels in (FIRST, MEAN) for name in NETWORKS),
+            PAPER,
+        ],
     )
     return tables[0]
 
 
-def _table(name: str, curves: dict[str, np.ndarray]) -> Table:
+def _table(labels: str, name: str, curves: dict[str, np.ndarray]) -> Table:
     rows = tuple(
         Row(ranking, tuple(Cell(float(value)) for value in curves[ranking].mean(0)), 3)
         for ranking in RANKINGS
     )
-    return Table(
-        f"Accuracy by share of weights kept: {name}", tuple(f"{100 * kept:g} %" for kept in LEVELS), rows
-    )
+    title = f"Accuracy by share of weights kept: {name}, aligned to {labels}"
+    return Table(title, tuple(f"{100 * kept:g} %" for kept in LEVELS), rows)
 
 
-def _finding(name: str, curves: dict[str, np.ndarray]) -> str:
+def _finding(labels: str, name: str, curves: dict[str, np.ndarray]) -> str:
     """Where aligned σ is above raw σ, where above chance, and where magnitude is above aligned σ."""
     mean = {ranking: curves[ranking].mean(0)[COMPARED] for ranking in RANKINGS}
-    aligned = mean[ALIGNED]
+    above_raw, above_chance = ((mean[ALIGNED] > mean[other]).sum() for other in (RAW, "random"))
+    stronger = (mean[MAGNITUDE] > mean[ALIGNED]).sum()
     return (
-        f"{name[0].upper()}{name[1:]}: of the {COMPARED.sum()} levels from 90 to 10 %, aligned σ is above "
-        f"raw σ at {(aligned > mean[RAW]).sum()} and above chance at {(aligned > mean['random']).sum()}; "
-        f"magnitude is the stronger baseline, above aligned σ, at {(mean[MAGNITUDE] > aligned).sum()}."
+        f"{name[0].upper()}{name[1:]}, aligned to {labels}: of the {COMPARED.sum()} levels from 90 to 10 %, "
+        f"aligned σ is above raw σ at {above_raw} and above chance at {above_chance}; magnitude is the "
+        f"stronger baseline, above aligned σ, at {stronger}."
     )
 
 

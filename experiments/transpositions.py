@@ -234,7 +234,7 @@ def _training_findings(initial: np.ndarray, found: Any) -> list[str]:
             f"Matched by {method}, NoT after training and initial NoT have Spearman ρ "
             f"{correlation.mean():.3f} on average and {correlation.min():.3f} in the worst run; the loss "
             f"barrier is below the unaligned one in {below.sum()} of {below.size} pairs"
-            + (f" (in the others the unaligned one is at most {rest.max():.0e} nats)." if rest.size else ".")
+            + (f" (in the others the unaligned one is at most {rest.max():.1g} nats)." if rest.size else ".")
         )
     return words
 
@@ -246,7 +246,8 @@ def _path_finding(method: str, counts: np.ndarray) -> str:
         f"Matched by {method}, NoT along the line falls in {(single < 0).sum()} of {single.size} steps of "
         f"single lines, by at most {max(0, -single.min())}; averaged over runs in {(mean < 0).sum()} of "
         f"{mean.size}, by at most {max(0.0, -mean.min()):.1f}. W_0 matched to itself has NoT "
-        f"{counts[..., 0].mean():.1f}; activations do not tell units apart that are silent on every image."
+        f"{counts[..., 0].mean():.1f}"
+        + ("." if method == "weights" else ": units that are silent on every image look the same.")
     )
 
 

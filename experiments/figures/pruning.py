@@ -8,9 +8,11 @@ from matplotlib.figure import Figure
 from experiments.figures.style import PALETTE, new_figure
 
 
-def pruning_panels(kept: np.ndarray, accuracy: Mapping[str, Mapping[str, np.ndarray]]) -> Figure:
+def pruning_panels(
+    kept: np.ndarray, accuracy: Mapping[str, Mapping[str, np.ndarray]], *, columns: int
+) -> Figure:
     """One panel per kind of network, one line per ranking; arrays are (network, level)."""
-    figure, panels = new_figure(len(accuracy), width=4.2, height=3.8)
+    figure, panels = new_figure(columns, -(-len(accuracy) // columns), width=4.2, height=3.2)
     for panel, (kind, curves) in zip(panels, accuracy.items(), strict=True):
         for (name, rows), colour in zip(curves.items(), PALETTE, strict=True):
             # Rankings that need no posterior are dashed.
@@ -18,8 +20,10 @@ def pruning_panels(kept: np.ndarray, accuracy: Mapping[str, Mapping[str, np.ndar
             mean = 100 * rows.mean(0)
             panel.plot(100 * kept, mean, style, color=colour, marker="o", markersize=3, label=name)
         panel.invert_xaxis()
-        panel.set(title=kind, xlabel="weights kept, %", ylim=(0, 102))
-    panels[0].set_ylabel("test accuracy, %")
+        panel.set(xlabel="weights kept, %", ylim=(0, 102))
+        panel.set_title(kind, fontsize="medium")
+    for panel in panels[::columns]:
+        panel.set_ylabel("test accuracy, %")
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, frameon=False, loc="outside lower center", ncols=len(labels))
     return figure
