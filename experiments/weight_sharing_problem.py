@@ -11,12 +11,13 @@ from jaxtyping import Array
 
 from configs.weight_sharing import WeightSharing
 from configs.weight_sharing_parts import SharedNetwork
-from symbnn import data, density, io, keys, models
+from symbnn import data, density, io, keys, models, tree
 from symbnn.data import Split
 from symbnn.density import Batch
 from symbnn.inference.recipe import Recipe
 from symbnn.inference.training import Loss
 from symbnn.models import Model
+from symbnn.posteriors.base import check_same_shapes
 from symbnn.types import Key, Params
 
 # Images of these sets come as files of any size; networks see squares of this side.
@@ -117,20 +118,29 @@ def create(settings: SharedNetwork, input_shape: tuple[int, ...], num_classes: i
 
 def import_weights(model: Model, name: str, path: str) -> Params:
     """Weights from a file: a tree of ours, or a PyTorch state dict as safetensors or as PyTorch saves it."""
+    params = _read_weights(model, name, path)
+    check_same_shapes("pretraining.weights", params, jax.eval_shape(model.init, jax.random.key(0)))
+    for leaf_name, leaf in tree.named_leaves(params).items():
+        if not np.isfinite(leaf).all():
+            raise ValueError(f"pretraining.weights: leaf {leaf_name!r} of {path} has non-finite numbers")
+    return params
+
+
+def _read_weights(model: Model, name: str, path: str) -> Params:
     if Path(path).suffix in TORCH_SUFFIXES:
         return io.from_torch(model, _torch_state_dict(path), name)
     try:
-        tree, _ = io.load_tree(path)
-        return tree.get("params", tree) if _is_stage(tree) else tree
+        found, _ = io.load_tree(path)
+        return found["params"] if _is_stage(found) else found
     except io.ArtefactError as error:
         if "another program" not in str(error):
             raise
     return io.from_torch(model, io.load_safetensors(path), name)
 
 
-def _is_stage(tree: Any) -> bool:
+def _is_stage(found: Any) -> bool:
     """Whether this is what a `pretrain` stage kept, rather than a bare network."""
-    return isinstance(tree, dict) and set(tree) == {"params", "losses"}
+    return isinstance(found, dict) and set(found) == {"params", "losses"}
 
 
 def _torch_state_dict(path: str) -> dict[str, np.ndarray]:

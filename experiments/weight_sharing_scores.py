@@ -3,7 +3,6 @@
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from configs.weight_sharing import WeightSharing
@@ -51,15 +50,14 @@ def columns(
 def scores(problem: Problem, posterior: Any, outside: Any = None) -> Scores:
     """Accuracy, NLL and ECE of the mean prediction, accuracy of single draws, counts, OOD scores."""
     labels = problem.labels
-    probs, singles = _predict(problem, posterior, problem.inputs)
-    accuracies = np.array([evaluate.accuracy(single, labels) for single in singles])
+    probs, singles = _predict(problem, posterior, problem.inputs, labels)
     found = {
         "accuracy": evaluate.accuracy(probs, labels),
         "nll": evaluate.nll(probs, labels),
         "ece": evaluate.ece(probs, labels),
     }
     if len(singles) > 1:
-        found |= {"single_mean": accuracies.mean(), "single_worst": accuracies.min()}
+        found |= {"single_mean": np.mean(singles), "single_worst": np.min(singles)}
     if isinstance(posterior, SharedWeights):
         size = sharing.size_of(posterior)
         found |= {
@@ -79,15 +77,25 @@ def scores(problem: Problem, posterior: Any, outside: Any = None) -> Scores:
     return {name: np.asarray(value, np.float64) for name, value in found.items()}
 
 
-def _predict(problem: Problem, posterior: Any, inputs: Any) -> tuple[jax.Array, list[jax.Array]]:
-    """Mean probabilities, and those of every draw; a bare network is one draw."""
+def _predict(
+    problem: Problem, posterior: Any, inputs: Any, labels: Any = None
+) -> tuple[jax.Array, list[float]]:
+    """Mean probabilities over draws, and the accuracy of each draw if there are labels.
+
+    A bare network is one draw. Only the sum is kept, so memory does not grow with the number of draws.
+    """
     apply = problem.model.apply
     if not hasattr(posterior, "sample"):
-        probs = evaluate.predict(apply, tree.stack([posterior]), inputs)
-        return probs, [probs]
-    draw_keys = keys.indexed(keys.named(problem.key, "draws"), 0, problem.config.judging.num_draws)
-    singles = [evaluate.predict(apply, _draw(posterior, key), inputs) for key in draw_keys]
-    return jnp.mean(jnp.stack(singles), axis=0), singles
+        return evaluate.predict(apply, tree.stack([posterior]), inputs), []
+    num = problem.config.judging.num_draws
+    total: Any = 0.0
+    accuracies = []
+    for key in keys.indexed(keys.named(problem.key, "draws"), 0, num):
+        probs = evaluate.predict(apply, _draw(posterior, key), inputs)
+        total = total + probs
+        if labels is not None:
+            accuracies.append(float(evaluate.accuracy(probs, labels)))
+    return total / num, accuracies
 
 
 @jax.jit

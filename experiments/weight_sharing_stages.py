@@ -1,6 +1,7 @@
 """The stages of weight sharing as functions from artefacts to artefacts: trees of arrays."""
 
 import dataclasses
+import math
 from typing import Any
 
 import jax
@@ -10,7 +11,6 @@ from configs.weight_sharing import WeightSharing
 from experiments import progress
 from experiments.weight_sharing_problem import Problem, import_weights
 from symbnn import keys, sharing
-from symbnn.posteriors.base import check_same_shapes
 from symbnn.sharing import Layout, Mixture, Objective, Outliers, Refined, SharedWeights, Stochastic
 from symbnn.sharing.ellipses import Ellipses
 from symbnn.sharing.objective import member_counts
@@ -24,7 +24,6 @@ def pretrain(problem: Problem) -> dict[str, Any]:
     settings = problem.config.pretraining
     if settings.weights is not None:
         params = import_weights(problem.model, problem.config.model.name, settings.weights)
-        check_same_shapes("pretraining.weights", params, jax.eval_shape(problem.model.init, problem.key))
         return {"params": params, "losses": np.zeros(0, np.float32)}
     with progress.show() as show:
         params, losses = sharing.pretrain(
@@ -93,6 +92,8 @@ def cluster(problem: Problem, config: WeightSharing, stochastic: dict[str, Any])
         np.asarray(stochastic["gradients"]),
         magnitude=settings.magnitude,
         gradient_share=settings.gradient_share,
+        # An infinite magnitude says that none are wanted.
+        required=math.isfinite(settings.magnitude),
     )
     found = sharing.cluster(
         keys.named(problem.key, "gmm"),

@@ -12,7 +12,7 @@ from flax import linen as nn
 from symbnn import density, evaluate, io, models, sharing, tree
 from symbnn.inference.recipe import Recipe
 from symbnn.posteriors import Posterior
-from symbnn.sharing import Objective, SharedWeights
+from symbnn.sharing import Layout, Objective, SharedWeights
 from symbnn.sharing.ellipses import Ellipses
 from symbnn.sharing.layout import layout_of, remainder
 from symbnn.sharing.objective import member_counts, plane_kl
@@ -282,12 +282,10 @@ class Normalised(nn.Module):
         return nn.Dense(3)(nn.relu(x))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "model",
-    [
-        models.from_module(Normalised(), (4,)),
-        pytest.param(models.mlp((4,), 3, hidden=(16,)), marks=pytest.mark.slow),
-    ],
+    [models.from_module(Normalised(), (4,)), models.mlp((4,), 3, hidden=(16,))],
     ids=["statistics", "plain"],
 )
 def test_all_stages_learn_and_the_noise_shrinks(model):
@@ -399,6 +397,14 @@ def test_a_file_of_many_weights_is_small(tmp_path):
     sharing.save(tmp_path / "shared.safetensors", shared)
     # A header of names and checksums, the same for any number of weights.
     assert os.path.getsize(tmp_path / "shared.safetensors") < sharing.size_of(shared).bytes + 4000
+
+
+def test_it_is_kept_like_any_posterior_too(tmp_path):
+    io.save_posterior(tmp_path / "posterior", make())
+    again, _ = io.load_posterior(tmp_path / "posterior", classes=(SharedWeights, Layout))
+    assert again.layout == make().layout
+    for a, b in zip(*(jax.tree.leaves(s.sample(jax.random.key(5), 2)) for s in (make(), again)), strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 def test_damaged_foreign_and_wrong_files_are_named(tmp_path):

@@ -48,7 +48,14 @@ def plane(
             xlim=(low[0] - margin[0], high[0] + margin[0]),
             ylim=(low[1] - margin[1], high[1] + margin[1]),
         )
-        panel.legend(frameon=True, framealpha=0.9, markerscale=3, loc="upper right", fontsize="small")
+        panel.legend(
+            frameon=False,
+            markerscale=3,
+            ncols=3,
+            loc="upper center",
+            bbox_to_anchor=(0.5, -0.13),
+            fontsize="small",
+        )
     return figure
 
 

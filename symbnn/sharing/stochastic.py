@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from symbnn import keys, tree
+from symbnn import keys
 from symbnn.density import Batch, Target
 from symbnn.inference.base import ProgressCallback
 from symbnn.inference.recipe import Recipe
@@ -217,18 +217,30 @@ def train_one(
     stage: str,
 ) -> Trained:
     """One run of `inference.training.train`; `ValueError` if it did not stay finite."""
-    member = (tree.stack([weights]), tree.stack([statistics]))
+    weights, statistics = _with_axis((weights, statistics))
     trained = train(
         loss if wrap is None else wrap(loss),
         recipe,
         keys.indexed(key, 0, 1),
-        *member,
+        weights,
+        statistics,
         target.data,
         progress=progress,
         stage=stage,
     )
     warn_nonfinite(stage, trained.num_nonfinite)
-    result = tree.take(trained, 0)
+    result = _without_axis(trained)
     if not bool(jnp.isfinite(result.losses[-1])):
         raise ValueError(f"{stage}: the loss ended at {result.losses[-1]}; try a smaller learning_rate")
     return result
+
+
+# Compiled as one program each: leaf by leaf every shape would be a program of its own.
+@jax.jit
+def _with_axis(params: Params) -> Params:
+    return jax.tree.map(lambda leaf: leaf[None], params)
+
+
+@jax.jit
+def _without_axis(params: Params) -> Params:
+    return jax.tree.map(lambda leaf: leaf[0], params)

@@ -96,10 +96,11 @@ def train_shared(
     if not scale_speed > 0:
         raise ValueError(f"train: scale_speed must be positive; got {scale_speed}")
     loss = SharedLoss(problem_of(target), objective, scale_speed)
-    weights = trainable(shared, scale_speed, train_fixed)
+    weights = _trainable(shared, scale_speed, train_fixed)
     statistics = {"shared": shared, "prior": objective.tables(shared, deterministic)}
     trained = train_one(key, target, loss, recipe, weights, statistics, wrap, progress, "sharing")
-    return TrainedSharing(rebuild(trained.statistics["shared"], trained.weights, scale_speed), trained.losses)
+    result = _rebuild(trained.statistics["shared"], trained.weights, scale_speed)
+    return TrainedSharing(result, trained.losses)
 
 
 def trainable(shared: SharedWeights, scale_speed: float, train_fixed: bool = False) -> dict[str, Any]:
@@ -136,6 +137,10 @@ def rebuild(shared: SharedWeights, weights: Params, scale_speed: float) -> Share
         outlier_stds=jax.nn.softplus(scale_speed * weights["outlier_spreads"]),
         fixed=tree.map_named(lambda name, leaf: trained.get(name, leaf), shared.fixed),
     )
+
+
+_trainable = jax.jit(trainable, static_argnums=(1, 2))
+_rebuild = jax.jit(rebuild, static_argnums=2)
 
 
 def component_gradients(
