@@ -1,7 +1,7 @@
 """Accuracy against the share of weights kept, ranked by the standard deviations of posteriors (Figure 5).
 
 Xiao, Liu, Bamler (2023). The posteriors are those of the study `compact_posterior`.
-`python -m experiments.pruning digits` takes three minutes on two CPU cores; expect the standard deviations of
+`python -m experiments.pruning digits` takes minutes on two CPU cores; expect the standard deviations of
 aligned samples to rank better than those of raw ones at every level, and magnitude to rank better still.
 """
 

@@ -1,6 +1,6 @@
 """Number of transpositions between two starts, and what training makes of it (Figure 3).
 
-Xiao, Liu, Bamler (2023). `python -m experiments.transpositions digits` takes two minutes on two CPU cores;
+Xiao, Liu, Bamler (2023). `python -m experiments.transpositions digits` takes minutes on two CPU cores;
 expect the number after training to grow with the number at the start.
 """
 
@@ -34,7 +34,7 @@ class Transpositions:
 
 CONFIGS = {
     "digits": (
-        "1,797 bundled 8x8 images, 64-128-10: two minutes on two CPU cores",
+        "1,797 bundled 8x8 images, 64-128-10: minutes on two CPU cores",
         Transpositions(
             model=Network(hidden=(128,)),
             # As many steps times learning rate as the paper: 1,297 images make few steps an epoch.
