@@ -62,7 +62,7 @@ def test_stages_are_no_part_of_what_a_run_is():
 
 def test_variants_change_what_they_say_and_nothing_else():
     base = CONFIGS["digits"][1]
-    assert base.judging.variants == VARIANTS
+    assert set(base.judging.variants) < set(VARIANTS)
     for name in VARIANTS:
         other = changed(base, name)
         parts = [
