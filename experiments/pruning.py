@@ -84,11 +84,12 @@ def _relabel(
         )
 
     found = match(hmc, reference)
-    moves = match(tree.stack([variational["mean"]]), found.reference).elements
-    moved = symmetry.act(problem.model.spec, tree.take(moves, 0), variational["std"])
+    others = tree.concatenate([ensemble, tree.stack([variational["mean"]])])
+    matched = match(others, found.reference)
+    moved = symmetry.act(problem.model.spec, tree.take(matched.elements, -1), variational["std"])
     return {
         "hmc": found.samples,
-        "ensemble": match(ensemble, found.reference).samples,
+        "ensemble": tree.take(matched.samples, slice(0, -1)),
         # A unit that is turned round keeps its spread.
         "variational_std": jax.tree.map(jnp.abs, moved),
     }
