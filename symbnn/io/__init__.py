@@ -1,6 +1,7 @@
 """Keeping things: atomic, checked artefacts; never pickle."""
 
 from symbnn.io.arviz import to_arviz
+from symbnn.io.checkpoints import iterate_checkpoints, load_checkpoints
 from symbnn.io.chunks import ChunkStore
 from symbnn.io.files import ArtefactError
 from symbnn.io.lines import append_line, read_lines
@@ -10,13 +11,18 @@ from symbnn.io.shared import SharedTables, load_shared, save_shared
 from symbnn.io.torch_layers import torch_layers
 from symbnn.io.torch_weights import from_torch, load_safetensors, save_safetensors, to_torch
 from symbnn.io.trees import load_tree, read_metadata, save_tree
+from symbnn.io.zoo import Shard, Zoo
 
 __all__ = [
     "ArtefactError",
     "ChunkStore",
+    "Shard",
     "SharedTables",
+    "Zoo",
     "append_line",
     "from_torch",
+    "iterate_checkpoints",
+    "load_checkpoints",
     "load_posterior",
     "load_safetensors",
     "load_sharded",

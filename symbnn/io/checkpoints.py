@@ -1,0 +1,183 @@
+"""Published archives of checkpoints: a tgz of `version_{i}.safetensors` with PyTorch's names.
+
+The layout of the data set that Laurent, Aldea, Franchi (2024) released: state dicts of one architecture in
+half precision. Archives come from strangers, so nothing is ever unpacked to the disk: members are read one by
+one from the stream, and anything but a plain file of the expected name and size is refused by name. Sizes are
+checked before anything is read, and no header can ask for more memory than one checkpoint takes.
+"""
+
+import gzip
+import io
+import re
+import tarfile
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load
+
+from symbnn import tree
+from symbnn.io.files import ArtefactError, problem
+from symbnn.io.torch_layers import LayerMap
+from symbnn.io.torch_weights import IGNORED, from_torch, to_torch
+from symbnn.models import Model
+from symbnn.types import Params, Samples
+
+# One folder in front is allowed, as `tar` makes it when a folder is packed.
+MEMBER = re.compile(r"(?:\./)?(?:[A-Za-z0-9][\w.-]*/)?version_(\d{1,9})\.safetensors")
+# For the names and shapes of a safetensors file and for the headers of tar; ResNet-18's names take 10 kB.
+HEADER_BYTES = 1_000_000
+WIDEST_WEIGHT = 8
+ADVICE = "do not use it; download it again from its publisher"
+
+
+def iterate_checkpoints(
+    path: str | Path, model: Model, layers: str | LayerMap
+) -> Iterator[tuple[int, Params]]:
+    """(version, params) of every checkpoint, in the order of the archive; one is in memory at a time.
+
+    `layers` as in `from_torch`. `ArtefactError` names the first member that is not a checkpoint of `model`.
+    """
+    path = Path(path)
+    shapes = jax.eval_shape(model.init, jax.random.key(0))
+    limit = WIDEST_WEIGHT * tree.num_weights(shapes) + HEADER_BYTES
+    expected = _expected(model, shapes, layers)
+    seen: set[int] = set()
+    for name, content in _members(path, limit):
+        version = int(_matched(path, name)[1])
+        if version in seen:
+            raise _refused(path, name, "every version once", "it twice")
+        seen.add(version)
+        yield version, _params(path, name, content, model, layers, expected)
+    if not seen:
+        raise problem(path, expected="members version_0.safetensors, ...", found="none", advice=ADVICE)
+
+
+def load_checkpoints(
+    path: str | Path, model: Model, layers: str | LayerMap, *, max_networks: int | None = None
+) -> tuple[Samples, np.ndarray]:
+    """Checkpoints of an archive as samples, in order of their versions, and the versions.
+
+    `max_networks` stops after so many members; to go through more than memory holds, use
+    `iterate_checkpoints`.
+    """
+    if max_networks is not None and max_networks < 1:
+        raise ValueError(f"max_networks must be positive; got {max_networks}")
+    found: dict[int, Params] = {}
+    for version, params in iterate_checkpoints(path, model, layers):
+        found[version] = params
+        if len(found) == max_networks:
+            break
+    versions = sorted(found)
+    return tree.stack([found[version] for version in versions]), np.array(versions)
+
+
+def _members(path: Path, limit: int) -> Iterator[tuple[str, bytes]]:
+    """Name and content of every plain file; folders are passed over."""
+    try:
+        with (
+            gzip.open(path) as unpacked,
+            tarfile.open(fileobj=_Limited(unpacked, limit), mode="r:") as archive,
+        ):
+            while (member := archive.next()) is not None:
+                # Else tarfile keeps every header it has seen.
+                archive.members = []  # type: ignore[attr-defined]
+                if member.isdir():
+                    continue
+                _check_member(path, member, limit)
+                file = archive.extractfile(member)
+                content = b"" if file is None else file.read()
+                if len(content) != member.size:
+                    raise _refused(path, member.name, f"{member.size} bytes", f"{len(content)}")
+                yield member.name, content
+    except FileNotFoundError as error:
+        raise problem(path, expected="an archive", found="nothing", advice="download it") from error
+    except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
+        raise problem(
+            path, expected="a whole .tgz archive", found=f"{type(error).__name__}: {error}", advice=ADVICE
+        ) from error
+
+
+def _check_member(path: Path, member: tarfile.TarInfo, limit: int) -> None:
+    if not member.isreg() or member.issparse():
+        kind = "a link" if member.islnk() or member.issym() else f"an entry of type {member.type!r}"
+        raise _refused(path, member.name, "a plain file", kind)
+    _matched(path, member.name)
+    if not 0 < member.size <= limit:
+        raise _refused(path, member.name, f"at most {limit} bytes, for this model", f"{member.size}")
+
+
+def _matched(path: Path, name: str) -> re.Match[str]:
+    match = MEMBER.fullmatch(name)
+    if match is None:
+        raise _refused(path, name, "a name version_{i}.safetensors, inside the archive", "another name")
+    return match
+
+
+def _expected(model: Model, shapes: Any, layers: str | LayerMap) -> dict[str, tuple[int, ...]]:
+    """Shapes by PyTorch's names, as far as the state dict does not decide on them."""
+    zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+    return {name: array.shape for name, array in to_torch(model, zeros, layers).items()}
+
+
+def _params(
+    path: Path,
+    name: str,
+    content: bytes,
+    model: Model,
+    layers: str | LayerMap,
+    expected: Mapping[str, tuple[int, ...]],
+) -> Params:
+    try:
+        state_dict = load(content)
+    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise _refused(path, name, "a whole safetensors file", str(error)) from error
+    for key, tensor in state_dict.items():
+        if key.endswith(IGNORED):
+            continue
+        if key in expected and tensor.shape != expected[key]:
+            raise _refused(path, name, f"{key!r} of shape {expected[key]}", f"{tensor.shape}")
+        if tensor.dtype.kind not in "fV" or not np.all(np.isfinite(tensor.astype(np.float32))):
+            raise _refused(path, name, f"finite numbers in {key!r}", f"others, of {tensor.dtype}")
+    try:
+        return from_torch(model, state_dict, layers)
+    except ArtefactError as error:
+        raise _refused(path, name, "a checkpoint of this model", str(error)) from error
+
+
+def _refused(path: Path, member: str, expected: str, found: str) -> ArtefactError:
+    # The name is a stranger's: shown as Python shows it, and not at any length.
+    return problem(path, expected=f"of member {member[:100]!r} {expected}", found=found, advice=ADVICE)
+
+
+class _Limited(io.RawIOBase):
+    """A stream that refuses to be read in pieces larger than `limit`: headers of tar name sizes too."""
+
+    def __init__(self, stream: Any, limit: int) -> None:
+        self._stream, self._limit = stream, limit
+
+    def read(self, size: int | None = -1) -> bytes:
+        """As the stream's."""
+        if size is None or not 0 <= size <= self._limit:
+            raise tarfile.ReadError(f"a header asks for {size} bytes; at most {self._limit} are expected")
+        return self._stream.read(size)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """As the stream's."""
+        return self._stream.seek(offset, whence)
+
+    def tell(self) -> int:
+        """As the stream's."""
+        return self._stream.tell()
+
+    def seekable(self) -> bool:
+        """Forwards at least."""
+        return True
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
