@@ -7,7 +7,9 @@ from configs import (
     compact_posterior,
     compact_trained,
     loss_barriers,
+    model_zoo,
     pruning,
+    scaling_symmetry,
     toy_posterior,
     transpositions,
     weight_sharing,
@@ -33,6 +35,8 @@ STUDIES = {
         "transpositions": transpositions,
         "toy_posterior": toy_posterior,
         "weight_sharing": weight_sharing,
+        "scaling_symmetry": scaling_symmetry,
+        "model_zoo": model_zoo,
     }.items()
 }
 

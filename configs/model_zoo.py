@@ -1,0 +1,79 @@
+"""Thousands of small networks trained in blocks, kept in checked shards, and read back with bounded memory.
+
+After the checkpoint data set of Laurent, Aldea, Franchi (2024). `python -m experiments.model_zoo digits_8192`
+takes two minutes on two CPU cores; run again it verifies every shard and trains only those that are damaged.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from configs.fields import bounded
+from configs.parts import Data
+
+
+@dataclass(frozen=True)
+class ModelZoo:
+    """Maximum-likelihood networks of one architecture from independent starts."""
+
+    data: Data = Data()
+    network: Literal["mlp", "optunet"] = "mlp"
+    """OptuNet needs images of at least 18 pixels a side."""
+    hidden: tuple[int, ...] = bounded((5,), 1, 1_000_000)
+    """Units of the hidden dense layers."""
+    num_networks: int = bounded(8_192, 1, 100_000_000)
+    """Of the zoo."""
+    shard_size: int = bounded(1_024, 1, 1_000_000)
+    """Networks of a shard; they train at once, and one shard at a time is in memory."""
+    precision: Literal["float16", "float32"] = "float16"
+    """Of the stored weights; they train in single precision."""
+    optimizer: Literal["sgd", "momentum", "nesterov", "adam"] = "adam"
+    """Without weight decay."""
+    learning_rate: float = bounded(1e-2, 1e-10, 100.0)
+    """Constant."""
+    momentum: float = bounded(0.9, 0.0, 0.9999)
+    """Of `momentum` and `nesterov`."""
+    batch_size: int = bounded(64, 1, 1_000_000)
+    """Examples per step."""
+    num_epochs: int = bounded(10, 1, 100_000)
+    """Passes over the training data."""
+    seed: int = bounded(0, 0, 2**31 - 1)
+    """The one seed that everything random derives from."""
+
+
+CONFIGS = {
+    "digits_8192": (
+        "8,192 networks 64-5-10 (385 weights, the size of OptuNet) on 1,297 bundled images",
+        ModelZoo(),
+    ),
+    "debug": (
+        "24 networks 64-4-10 on 200 digits in three shards: seconds, to see that everything runs",
+        ModelZoo(
+            data=Data(num_train=200, num_test=50),
+            hidden=(4,),
+            num_networks=24,
+            shard_size=8,
+            num_epochs=2,
+        ),
+    ),
+    "optunet_8192": (
+        "8,192 OptuNets, two steps each on 128 MNIST images: minutes on two CPU cores",
+        ModelZoo(
+            data=Data(name="mnist", num_train=128, num_test=100),
+            network="optunet",
+            hidden=(3,),
+            shard_size=512,
+            num_epochs=1,
+        ),
+    ),
+    "optunet_mnist": (
+        "8,192 OptuNets by the recipe of the published OptuMNIST: for accelerators",
+        ModelZoo(
+            data=Data(name="mnist"),
+            network="optunet",
+            hidden=(3,),
+            optimizer="sgd",
+            learning_rate=0.04,
+            num_epochs=60,
+        ),
+    ),
+}
