@@ -8,6 +8,7 @@ import pytest
 from symbnn import symmetry
 from symbnn.symmetry.spec import Factor, Group, Index, Leaf, Segments, SymmetrySpec
 from tests.networks import noisy_copies
+from tests.symmetry_cases import CASES, draw
 
 
 def experts_spec() -> SymmetrySpec:
@@ -87,3 +88,36 @@ def test_activations_of_experts():
     result = symmetry.align(spec, samples, reference=params, method="activations", apply=apply, inputs=inputs)
     expected = jax.vmap(lambda g: symmetry.inverse(spec, g))(planted).permutations
     jax.tree.map(np.testing.assert_array_equal, result.elements.permutations, expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gru", "rnn", "scanned_layers", "mapped_experts"])
+def test_activations_inside_a_scan(name):
+    """Units of a state over time, of scanned layers, and of experts that are mapped over."""
+    case = CASES[name]()
+    # Smaller weights: activations of deep layers must not all follow one direction.
+    params = jax.tree.map(lambda leaf: 0.3 * jnp.asarray(leaf), draw(case.shapes))
+    inputs = jax.random.normal(jax.random.key(4), (100, *case.input_shape[1:]))
+    spec = symmetry.discover(case.apply, params, inputs)
+    samples, planted = noisy_copies(spec, params, jax.random.key(1), 4, noise=0.003)
+    result = symmetry.align(
+        spec, samples, reference=params, method="activations", apply=case.apply, inputs=inputs
+    )
+    expected = jax.vmap(lambda g: symmetry.inverse(spec, g))(planted).permutations
+    jax.tree.map(np.testing.assert_array_equal, result.elements.permutations, expected)
+
+
+def test_activations_inside_a_while_loop_are_asked_for():
+    def apply(p, x):
+        def body(state):
+            return state[0] + 1, x @ p["in"], jax.nn.relu(state[1]) @ p["out"]
+
+        start = (0, jnp.zeros((len(x), 3)), jnp.zeros((len(x), 2)))
+        return jax.lax.while_loop(lambda state: state[0] < 2, body, start)[2]
+
+    params = draw({"in": (2, 3), "out": (3, 2)})
+    inputs = jnp.ones((4, 2))
+    spec = symmetry.discover(apply, params, inputs)
+    samples = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], params)
+    with pytest.raises(ValueError, match=r"while loop or a branch.*pass activations="):
+        symmetry.align(spec, samples, method="activations", apply=apply, inputs=inputs)

@@ -5,7 +5,8 @@ a view of a weight array, the operand contracted over a group's axis holds that 
 nonlinearity), and the result's free axes hold the units that the array writes (before it). A group that no
 array reads in this way (queries and keys of attention) is compared by what writes it.
 
-Inlined: jit, custom derivatives, remat. Loops and branches are run as they are; groups that live only inside
+Inlined: jit, custom derivatives, remat. The body of a scan is walked as well, and what is seen in it is
+stacked along the scanned axis. While loops and branches are run as they are; groups that live only inside
 them have no activation here.
 """
 
@@ -62,8 +63,8 @@ def activation_features(spec: SymmetrySpec, apply: Apply, params: Params, inputs
     missing = [group.name for group in spec.groups if group.name not in captured]
     if missing:
         raise ValueError(
-            f"no activation of groups {missing} found in the network (they may live inside a loop); "
-            "pass activations=, a function that returns them by group"
+            f"no activation of groups {missing} found in the network (they may live inside a while loop or a "
+            "branch); pass activations=, a function that returns them by group"
         )
     return Features(tuple(leaves), lambda samples: _extract(spec, apply, samples, inputs))
 
@@ -129,6 +130,8 @@ def _walk(
             body = eqn.params[INLINED[name]]
             inner, body_consts = (body.jaxpr, body.consts) if hasattr(body, "consts") else (body, [])
             outputs, new = _walk(inner, body_consts, inputs, known, seen)
+        elif name == "scan":
+            outputs, new = _walk_scan(eqn, inputs, known, seen), [None] * len(eqn.outvars)
         else:
             result = eqn.primitive.bind(*inputs, **eqn.primitive.get_bind_params(eqn.params))
             outputs = list(result) if eqn.primitive.multiple_results else [result]
@@ -137,6 +140,38 @@ def _walk(
         values |= dict(zip(eqn.outvars, outputs, strict=True))
         words |= dict(zip(eqn.outvars, new, strict=True))
     return [read(atom) for atom in jaxpr.outvars], [view(atom) for atom in jaxpr.outvars]
+
+
+def _walk_scan(eqn: Any, inputs: list, known: list[Words | None], seen: list) -> list[Any]:
+    """Evaluate a scan; what its body sees leaves it as further stacked results."""
+    body, carried = eqn.params["jaxpr"], eqn.params["num_carry"]
+    first = eqn.params["num_consts"]
+    last = first + carried
+    scanned = [_scanned_view(words) for words in known[last:]]
+    over = next((words[0] for words in scanned if words is not None), (Factor(eqn.params["length"]),))
+    views = [*known[:first], *[None] * carried, *(words and words[1:] for words in scanned)]
+    inside: list[Seen] = []
+
+    def step(carry: list, slices: list) -> tuple[list, tuple[list, list]]:
+        found: list[Seen] = []
+        outputs, _ = _walk(body.jaxpr, body.consts, [*inputs[:first], *carry, *slices], views, found)
+        # Traced more than once; the descriptions are the same each time.
+        inside[:] = _unique(found)
+        return outputs[:carried], (outputs[carried:], [one.value for one in inside])
+
+    carry, (stacked, values) = jax.lax.scan(
+        step, inputs[first:last], inputs[last:], length=eqn.params["length"], reverse=eqn.params["reverse"]
+    )
+    seen.extend(
+        one._replace(words=(over, *one.words), value=value) for one, value in zip(inside, values, strict=True)
+    )
+    return [*carry, *stacked]
+
+
+def _scanned_view(words: Words | None) -> Words | None:
+    """Words of a leaf that is scanned over: its first axis must be one index."""
+    is_plain = words is not None and len(words[0]) == 1 and isinstance(words[0][0], Factor)
+    return words if is_plain else None
 
 
 def _views_of(name: str, eqn: Any, known: list[Words | None]) -> list[Words | None]:
