@@ -57,7 +57,7 @@ CONFIGS = {
             ),
             ensemble=Ensemble(num_members=10, num_epochs=100),
             variational=Variational(num_epochs=200, learning_rate=3e-3),
-            refinement=Refinement(num_validation=2000),
+            refinement=Refinement(num_epochs=25, num_validation=2000),
         ),
     ),
     "mnist": (
@@ -75,6 +75,7 @@ CONFIGS = {
             ),
             ensemble=Ensemble(num_members=5),
             compact=Compact(num_draws=200),
+            refinement=Refinement(num_epochs=10, num_validation=5000),
         ),
     ),
 }

@@ -21,29 +21,29 @@ def reference(problem: Problem, samples: Samples, inputs: Any = None) -> jax.Arr
     return evaluate.predict(problem.model.apply, samples, problem.inputs if inputs is None else inputs)
 
 
-def law_column(
-    problem: Problem, name: str, posterior: Any, target: jax.Array, inputs: Any = None
-) -> dict[str, Any]:
-    """Scores of a law one can sample from: mean and spread over several sets of draws."""
+def predictions(problem: Problem, name: str, posterior: Any, inputs: Any) -> list[jax.Array]:
+    """Predictives of a law one can sample from, one for each set of draws; `name` decides the draws."""
     settings = problem.config.compact
     draw_keys = jax.random.split(keys.named(problem.key, f"draws {name}"), settings.num_draw_seeds)
-    predictions = [
-        evaluate.predict(
-            problem.model.apply,
-            posterior,
-            problem.inputs if inputs is None else inputs,
-            key=key,
-            num_samples=settings.num_draws,
-        )
+    return [
+        evaluate.predict(problem.model.apply, posterior, inputs, key=key, num_samples=settings.num_draws)
         for key in draw_keys
     ]
-    if inputs is not None:
-        return _summary([_distances(probs, target) for probs in predictions])
-    return column(problem, target, predictions, getattr(posterior, "mean", None))
+
+
+def law_column(problem: Problem, name: str, posterior: Any, target: jax.Array) -> dict[str, Any]:
+    """Scores of a law on the test inputs, and of its mean as a network if it has one."""
+    drawn = predictions(problem, name, posterior, problem.inputs)
+    return column(problem, target, drawn, getattr(posterior, "mean", None))
+
+
+def distances(drawn: Sequence[jax.Array], target: jax.Array) -> dict[str, Any]:
+    """Agreement with `target` and total variation to it."""
+    return _summary([_distances(probs, target) for probs in drawn])
 
 
 def column(
-    problem: Problem, target: jax.Array, predictions: Sequence[jax.Array], mean: Params | None = None
+    problem: Problem, target: jax.Array, drawn: Sequence[jax.Array], mean: Params | None = None
 ) -> dict[str, Any]:
     """Mean and spread of every metric over several predictions on the test inputs."""
     labels = problem.labels
@@ -55,7 +55,7 @@ def column(
                 evaluate.nll(probs, labels),
                 evaluate.ece(probs, labels),
             ]
-            for probs in predictions
+            for probs in drawn
         ]
     )
     if mean is not None:

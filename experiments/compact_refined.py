@@ -6,6 +6,7 @@ nearest to HMC on the kept images, by total variation, of those that stayed near
 """
 
 import itertools
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -43,12 +44,7 @@ def refine(
     data = _split(problem, settings, samples)
     recipes = candidates(settings)
     fits = [_fit(problem, settings, data, start, loss, penalty) for loss, penalty in recipes]
-    validation = np.array(
-        [
-            columns.law_column(problem, "validation", fit, data.held_probs, data.held_inputs)["mean"]
-            for fit in fits
-        ]
-    )
+    validation = np.array([_validate(problem, data, fit)["mean"] for fit in fits])
     moved = np.array([[float(value) for value in compact.displacement(fit, start)] for fit in fits])
     chosen = choose(validation[:, 1], moved[:, 0], settings.max_divergence)
     network = problem.model.init(keys.named(problem.key, "random start"))
@@ -116,10 +112,11 @@ def stored_bytes(posterior: Any) -> int:
 
 def _split(problem: Problem, settings: Refinement, samples: Samples) -> Data:
     images = jnp.asarray(problem.data.train.inputs)
-    if settings.num_validation + settings.batch_size // 2 >= len(images):
+    most = len(images) - max(1, math.ceil(settings.batch_size / 2))
+    if settings.num_validation > most:
         raise ValueError(
-            f"--refinement.num-validation must leave a batch of {settings.batch_size} of the {len(images)} "
-            f"training images and mixed-up ones, got {settings.num_validation}"
+            f"--refinement.num-validation must be at most {most} of {len(images)} training images, so that "
+            f"the others and as many mixed-up ones fill a batch; got {settings.num_validation}"
         )
     order = jax.random.permutation(keys.named(problem.key, "validation"), len(images))
     held, rest = images[order[: settings.num_validation]], images[order[settings.num_validation :]]
@@ -130,6 +127,12 @@ def _split(problem: Problem, settings: Refinement, samples: Samples) -> Data:
         columns.reference(problem, samples, inputs),
         held,
         columns.reference(problem, samples, held),
+    )
+
+
+def _validate(problem: Problem, data: Data, fit: DiagonalGaussian) -> dict[str, Any]:
+    return columns.distances(
+        columns.predictions(problem, "validation", fit, data.held_inputs), data.held_probs
     )
 
 
