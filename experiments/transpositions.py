@@ -247,7 +247,7 @@ def _path_finding(method: str, counts: np.ndarray) -> str:
         f"single lines, by at most {max(0, -single.min())}; averaged over runs in {(mean < 0).sum()} of "
         f"{mean.size}, by at most {max(0.0, -mean.min()):.1f}. W_0 matched to itself has NoT "
         f"{counts[..., 0].mean():.1f}"
-        + ("." if method == "weights" else ": units that are silent on every image look the same.")
+        + (": activations do not tell silent units apart." if counts[..., 0].any() else ".")
     )
 
 
