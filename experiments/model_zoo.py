@@ -1,7 +1,7 @@
 """Model zoo: thousands of small networks, trained in blocks, kept in shards that are checked and read lazily.
 
 A shard is trained by a key of its own number, so one that is lost or damaged is trained again, alone, to the
-same bits. `zoo/` in the run directory is the zoo, `symbnn.io.Zoo` reads it.
+same weights. `zoo/` in the run directory is the zoo, `symbnn.io.Zoo` reads it.
 """
 
 import dataclasses
