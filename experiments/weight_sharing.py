@@ -161,7 +161,7 @@ def _present(
         introduction=scoring.introduction(config, outcomes[0].problem),
         tables=tables,
         figures=_figures(opened, outcomes[0], scored[0], changes),
-        findings=scoring.findings(config, scored, changes),
+        findings=scoring.findings(scored, changes, len(outcomes[0].problem.labels)),
     )
     opened.say(f"network  {path}")
     return table

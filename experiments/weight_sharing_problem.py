@@ -1,6 +1,7 @@
 """What all stages of weight sharing work on: data, network, target, augmentation, imported weights."""
 
 import dataclasses
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ class Problem:
         train, test = _split(self.data.train, self.data.test, config.judging.holdout)
         self.model = create(config.model, self.data.input_shape, self.data.num_classes)
         self.target = density.target(
-            self.model, train, prior=density.gaussian_prior(config.pretraining.prior_std)
+            self.model, train, likelihood=_likelihood(), prior=_prior(config.pretraining.prior_std)
         )
         self.inputs, self.labels = jnp.asarray(test.inputs), jnp.asarray(test.targets)
 
@@ -105,6 +106,11 @@ class Problem:
                 f"expected {self.data.input_shape}"
             )
         return jnp.asarray(found.test.inputs)
+
+
+# The same objects for every seed: compiled training steps are known by them.
+_likelihood = functools.cache(density.categorical)
+_prior = functools.cache(density.gaussian_prior)
 
 
 def create(settings: SharedNetwork, input_shape: tuple[int, ...], num_classes: int) -> Model:
