@@ -6,6 +6,7 @@ from configs import (
     aligned_diagnostics,
     compact_posterior,
     compact_trained,
+    diversity,
     loss_barriers,
     model_zoo,
     pruning,
@@ -37,6 +38,7 @@ STUDIES = {
         "weight_sharing": weight_sharing,
         "scaling_symmetry": scaling_symmetry,
         "model_zoo": model_zoo,
+        "diversity": diversity,
     }.items()
 }
 
