@@ -60,7 +60,7 @@ def table(found: Any) -> Table:
             *(correlation(pair[0].mean, pair[1].mean) for pair in (before, after)),
             *(correlation(pair[0].std, pair[1].std) for pair in (before, after)),
         ]
-        rows.append(Row(f"{one} (a), {other} (b)", tuple(Cell(value) for value in values), 3))
+        rows.append(Row(f"{one} (a), {other} (b)", tuple(_cell(value) for value in values), 3))
     columns = (
         "KL(a‖b) per weight",
         "KL(b‖a) per weight",
@@ -70,7 +70,7 @@ def table(found: Any) -> Table:
     )
     return Table(
         "Posteriors compared in weight space, raw and aligned to the mean of the HMC samples; prior draws, "
-        "which learned nothing, are the control",
+        "which learned nothing, are the control; a dash: infinite, as one of the two knows a weight exactly",
         tuple(f"{name}, {when}" for name in columns for when in ("raw", "aligned")),
         tuple(rows),
     )
@@ -93,6 +93,10 @@ def correlation(one: Params, other: Params) -> float:
 def flat(params: Params) -> np.ndarray:
     """All weights as one vector."""
     return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(params)])
+
+
+def _cell(value: float) -> Cell:
+    return Cell(value if np.isfinite(value) else None)
 
 
 def _divergence(one: DiagonalGaussian, other: DiagonalGaussian) -> float:
