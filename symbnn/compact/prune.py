@@ -1,5 +1,7 @@
 """Pruning by uncertainty: keep the weights that the posterior is surest of, zero the others."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 
@@ -22,7 +24,6 @@ def prune(mean: Params, std: Params, keep: float) -> Params:
     # Ranks rather than a threshold: exactly the share asked for is kept, ties or not.
     rank = jnp.argsort(jnp.argsort(scores))
     kept = rank < round(keep * scores.size)
-    stops = jnp.cumsum(jnp.array([leaf.size for leaf in leaves]))[:-1]
-    masks = jnp.split(kept, [int(stop) for stop in stops])
+    masks = jnp.split(kept, list(itertools.accumulate(leaf.size for leaf in leaves))[:-1])
     kept_leaves = [leaf * mask.reshape(leaf.shape) for leaf, mask in zip(leaves, masks, strict=True)]
     return jax.tree.unflatten(treedef, kept_leaves)

@@ -50,7 +50,7 @@ class Metrics:
     @classmethod
     def empty(cls, num_classes: int, *, bins: int = 15) -> "Metrics":
         """No inputs yet."""
-        nothing = {field.name: jnp.zeros(()) for field in dataclasses.fields(cls)}
+        nothing: dict[str, Any] = {field.name: jnp.zeros(()) for field in dataclasses.fields(cls)}
         histogram = Bins(*(jnp.zeros(bins + 1) for _ in Bins._fields))
         per_class = jnp.zeros((bins + 1, num_classes))
         return cls(**nothing | {"bins": histogram, "classwise": per_class})

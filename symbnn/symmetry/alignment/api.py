@@ -33,6 +33,10 @@ from symbnn.types import Key, Params, Samples
 MOVED_TOGETHER = 8
 
 
+SMALL_GROUP = 64
+"""Units up to which a second descent costs next to nothing."""
+
+
 class Aligned(NamedTuple):
     """Samples in one labelling."""
 
@@ -61,7 +65,7 @@ def align(
     warm_start: str | None = None,
     num_chains: int = 1,
     precision_weighted: bool = False,
-    restarts: int = 0,
+    restarts: int | None = None,
     key: Key | None = None,
     max_sweeps: int = 100,
     max_rounds: int = 50,
@@ -88,7 +92,8 @@ def align(
         num_chains: Number of chains in `samples`.
         precision_weighted: A second pass that weighs by one over the variance of the aligned samples.
         restarts: Further starts, of which the best is kept: first the identity, so that with one restart the
-            result is never worse than plain coordinate descent, then random ones in random order.
+            result is never worse than plain coordinate descent, then random ones in random order. Default:
+            one if there are several groups, all small; in wide networks the identity does not win.
         key: For the random restarts.
         max_sweeps: Most sweeps over the groups in one descent.
         max_rounds: Most rounds of alignment to the mean, or of Frank-Wolfe.
@@ -96,6 +101,7 @@ def align(
         solver: Of the assignments: `"scipy"` on the host, `"optax"` on the device, or `"auto"`.
     """
     check_samples(spec, samples)
+    restarts = default_restarts(spec) if restarts is None else restarts
     _check_settings(restarts, max_sweeps, max_rounds, warm_start, solver)
     network = reference_params(spec, samples, reference)
     lookup(PUBLIC_METHODS, method, "alignment method")
@@ -163,6 +169,12 @@ def _first_match(
         return match(spec, features, some, targets, matcher, start)
 
     return match_chains(samples, num_chains, matched)
+
+
+def default_restarts(spec: SymmetrySpec) -> int:
+    """One group alone is matched exactly from any start; among wide ones the start by depth is the best."""
+    sizes = [group.size for group in spec.groups]
+    return int(len(sizes) > 1 and max(sizes) <= SMALL_GROUP)
 
 
 def _is(reference: Params | int | str | None, strategy: str) -> bool:
