@@ -56,7 +56,7 @@ CONFIGS = {
         ),
     ),
     "optunet_8192": (
-        "8,192 OptuNets, two steps each on 128 MNIST images: minutes on two CPU cores",
+        "8,192 OptuNets, two steps each on 128 MNIST images: ten minutes on two CPU cores",
         ModelZoo(
             data=Data(name="mnist", num_train=128, num_test=100),
             network="optunet",

@@ -30,6 +30,10 @@ PAPER = (
     "functional collapse; an ensemble's units are exchangeable, those of HMC chains are not; orders of units "
     "change in phases of high learning rate and freeze afterwards."
 )
+CORRELATED = (
+    "The test takes samples as independent. Draws of a chain are not: that it fails says that the chain has "
+    "not been over the units evenly, be it for want of swaps or of length."
+)
 
 
 class Problem(NamedTuple):
@@ -178,7 +182,7 @@ def _present(run: Run, config: Diversity, problem: Problem, trained: Any, chain:
         ],
         tables=tables,
         figures=[(run.figure("diversity", drawn), caption)],
-        findings=[_finding(tests, inside, outside), PAPER],
+        findings=[_finding(tests, inside, outside), CORRELATED, PAPER],
     )
     return tables[0]
 

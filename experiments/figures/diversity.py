@@ -30,7 +30,8 @@ def diversity_panels(
         units.bar(at, 100 * shares, width, color=colour, label=name)
     units.axhline(100 / len(shares), color=GREY, linestyle="--", linewidth=1, label="exchangeable")
     units.set(xlabel="unit with the largest weight", ylabel="samples, %")
-    units.legend(frameon=False)
+    units.set_ylim(0, 1.35 * max(100 * shares.max() for shares in counts.values()))
+    units.legend(frameon=False, loc="upper left", ncols=2)
     draw_band(order, epochs, taus, label="", colour=BLUE)
     for milestone in milestones:
         order.axvline(milestone, color=GREY, linestyle=":", linewidth=1)
