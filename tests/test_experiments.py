@@ -19,6 +19,7 @@ from experiments.results import publish
 from symbnn import io
 
 ROOT = Path(__file__).parent.parent
+SMALL = "loss_barriers"
 
 
 def debug_config(study: str):
@@ -32,6 +33,14 @@ def finished(request, tmp_path_factory):
     module = importlib.import_module(f"experiments.{request.param}")
     module.run(debug_config(request.param), directory)
     return request.param, directory
+
+
+@pytest.fixture(scope="module")
+def one_finished(tmp_path_factory):
+    """A finished debug run of one small study: what all studies have in common is tested on it."""
+    directory = tmp_path_factory.mktemp(SMALL)
+    importlib.import_module(f"experiments.{SMALL}").run(debug_config(SMALL), directory)
+    return SMALL, directory
 
 
 def test_a_run_leaves_everything_behind(finished):
@@ -94,15 +103,15 @@ def test_a_second_run_reuses_every_stage_and_says_the_same(finished, capsys):
     assert {path: path.read_bytes() for path in before} == before
 
 
-def test_another_config_is_refused_and_named(finished):
-    study, directory = finished
+def test_another_config_is_refused_and_named(one_finished):
+    study, directory = one_finished
     other = dataclasses.replace(debug_config(study), seed=1)
     with pytest.raises(ValueError, match="seed was 0 and is now 1; choose another --rundir, or --fresh"):
         importlib.import_module(f"experiments.{study}").run(other, directory)
 
 
-def test_a_damaged_stage_is_named_and_only_it_is_computed_again(finished, capsys):
-    study, directory = finished
+def test_a_damaged_stage_is_named_and_only_it_is_computed_again(one_finished, capsys):
+    study, directory = one_finished
     stage = sorted((directory / "stages").glob("*.safetensors"))[-1]
     table = (directory / "table.md").read_bytes()
     content = bytearray(stage.read_bytes())
@@ -117,8 +126,8 @@ def test_a_damaged_stage_is_named_and_only_it_is_computed_again(finished, capsys
     assert (directory / "table.md").read_bytes() == table
 
 
-def test_a_stage_of_another_run_is_not_taken(finished, tmp_path, capsys):
-    study, directory = finished
+def test_a_stage_of_another_run_is_not_taken(one_finished, capsys):
+    study, directory = one_finished
     stage = sorted((directory / "stages").glob("*.safetensors"))[-1]
     tree, metadata = io.load_tree(stage)
     io.save_tree(stage, tree, metadata | {"run": "another"})
@@ -128,8 +137,8 @@ def test_a_stage_of_another_run_is_not_taken(finished, tmp_path, capsys):
     assert io.read_metadata(stage)["run"] == metadata["run"]
 
 
-def test_two_processes_do_not_share_a_run(finished):
-    study, directory = finished
+def test_two_processes_do_not_share_a_run(one_finished):
+    study, directory = one_finished
     hold = (
         "import fcntl, sys, time; file = open(sys.argv[1], 'w'); fcntl.flock(file, fcntl.LOCK_EX); "
         "print('held', flush=True); time.sleep(60)"
