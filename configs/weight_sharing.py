@@ -1,6 +1,6 @@
 """Stochastic weight sharing: a network whose weights are drawn from a few shared Gaussians (2DGBNN).
 
-`python -m experiments.weight_sharing digits` takes a few minutes on two CPU cores. Stages can be run one by
+`python -m experiments.weight_sharing digits` takes ten minutes on two busy CPU cores. Stages can be run one by
 one: `--stages pretrain stochastic`, then `--stages gmm refine`, then `--stages train evaluate`.
 """
 
@@ -104,7 +104,7 @@ CONFIGS = {
         ),
     ),
     "mnist_lenet": (
-        "60,000 images, LeNet-5, K = 255: about an hour on two CPU cores",
+        "60,000 images, LeNet-5, K = 255, three seeds: some two hours on two CPU cores",
         WeightSharing(
             data=Data(name="mnist"),
             model=SharedNetwork(name="lenet"),
@@ -129,7 +129,7 @@ CONFIGS = {
         ),
     ),
     "cifar10_resnet20": (
-        "50,000 colour images, ResNet-20: about two hours on two CPU cores",
+        "50,000 colour images, ResNet-20: several hours on two CPU cores",
         WeightSharing(
             data=Data(name="cifar10"),
             model=SharedNetwork(name="resnet20_frn"),
