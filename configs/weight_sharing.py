@@ -1,7 +1,7 @@
 """Stochastic weight sharing: a network whose weights are drawn from a few shared Gaussians (2DGBNN).
 
-`python -m experiments.weight_sharing digits` takes ten minutes on two busy CPU cores. Stages can be run one by
-one: `--stages pretrain stochastic`, then `--stages gmm refine`, then `--stages train evaluate`.
+`python -m experiments.weight_sharing digits` takes ten minutes on two busy CPU cores. Stages run one by
+one, too: `--stages pretrain stochastic`, then `--stages gmm refine`, then `--stages train evaluate`.
 """
 
 import dataclasses
