@@ -182,6 +182,8 @@ def findings(scored: list[dict[str, Scores]], changes: dict[str, Any], num_judge
         f"by {ece[1] - ece[0]:+.4f}. Stage 3 also trains longer, and without the weight decay of the "
         "deterministic network: a better NLL is not the merit of sharing alone."
     ]
+    if MEAN_FIELD in scored[0]:
+        said.append("Mean-field VI has the full KL to the same narrow prior and no setting tuned for it.")
     base = scored[0][TRAINED]
     error = 100 * np.sqrt(base["accuracy"] * (1 - base["accuracy"]) / num_judged)
     for name in ("no ellipses", "no outliers", "neither"):
