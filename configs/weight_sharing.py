@@ -82,10 +82,10 @@ CONFIGS = {
     "digits": (
         "1,797 bundled 8x8 images, 64-64-10: all stages, three seeds and ablations in minutes",
         WeightSharing(
-            # Few images: divergences weigh little, and weights of a small network are large. Both, and the
-            # prior, were chosen on 300 held-out training images (--judging.holdout 300) from three candidates by
-            # the score of the shared weights; the deterministic network alone prefers prior_std 1 there (NLL
-            # 0.119 against 0.130), so it is not at its best.
+            # Few images: divergences weigh little, and weights of a small network are large. Settings were
+            # chosen of three candidates on 300 held-out training images (--judging.holdout 300) by the score
+            # of the shared weights. The deterministic network alone prefers prior_std 1 there (NLL 0.119
+            # against 0.130), so it is not at its best.
             pretraining=Pretraining(prior_std=0.7),
             stochastic=StochasticTraining(kl_weight=0.005),
             clustering=Clustering(magnitude=0.5),
