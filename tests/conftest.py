@@ -2,8 +2,8 @@
 
 import os
 
-# Tests compile many small programs and run each a few times: optimising them costs more than it gains, and the
-# plain fusion emitter compiles in two thirds of the time. SYMBNN_TEST_OPTIMISED=1 tests what users run.
+# Tests compile many small programs and run each a few times: optimising them costs more than it gains, and
+# the plain fusion emitter compiles in two thirds of the time. SYMBNN_TEST_OPTIMISED=1 tests what users run.
 if not os.environ.get("SYMBNN_TEST_OPTIMISED"):
     os.environ["XLA_FLAGS"] = " ".join(
         [
@@ -19,4 +19,18 @@ import jax
 from jaxtyping import install_import_hook
 
 jax.config.update("jax_num_cpu_devices", 8)
-install_import_hook("symbnn", "beartype.beartype")
+# Shapes are checked at every call, except in discovery: it reads programs, not arrays, by a million small calls.
+CHECKED = (
+    "compact",
+    "density",
+    "diagnostics",
+    "evaluate",
+    "inference",
+    "io",
+    "models",
+    "posteriors",
+    "sharing",
+)
+install_import_hook(
+    [*(f"symbnn.{name}" for name in CHECKED), "symbnn.symmetry.alignment"], "beartype.beartype"
+)

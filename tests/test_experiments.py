@@ -26,7 +26,17 @@ def debug_config(study: str):
     return configs.STUDIES[study].configs["debug"][1]
 
 
-@pytest.fixture(scope="module", params=sorted(configs.STUDIES))
+LONG = {"aligned_diagnostics", "diversity", "pruning", "transpositions"}
+"""Studies whose stages others run too, and that compile for ten seconds."""
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(study, marks=pytest.mark.slow if study in LONG else ())
+        for study in sorted(configs.STUDIES)
+    ],
+)
 def finished(request, tmp_path_factory):
     """A finished debug run of every study."""
     directory = tmp_path_factory.mktemp(request.param)
@@ -180,6 +190,7 @@ def test_interrupted_and_resumed_equals_uninterrupted(finished, tmp_path):
     assert (tmp_path / "run" / "table.md").read_text() == (directory / "table.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_line(tmp_path):
     """No file may grow over 4 kB: run.json fits, the first chunk of samples does not."""
     start = (

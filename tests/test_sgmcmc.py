@@ -17,11 +17,12 @@ KEY = jax.random.key(0)
     "settings",
     [
         # Euler's bias of a variance is step · precision / 2: at most a few per cent, below what shows.
-        {"algorithm": "sgld", "step_size": 1e-4, "thinning": 50},
+        pytest.param(
+            {"algorithm": "sgld", "step_size": 1e-4, "thinning": 50}, id="sgld", marks=pytest.mark.slow
+        ),
         # Here it is friction · step / 2.
-        {"algorithm": "sghmc", "step_size": 2e-3, "friction": 5.0, "thinning": 40},
+        pytest.param({"algorithm": "sghmc", "step_size": 2e-3, "friction": 5.0, "thinning": 40}, id="sghmc"),
     ],
-    ids=["sgld", "sghmc"],
 )
 def test_a_gaussian_posterior_is_sampled(settings):
     case = conjugate()

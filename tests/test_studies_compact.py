@@ -47,6 +47,7 @@ def test_as_many_transpositions_are_found_as_were_put_in(method):
     np.testing.assert_allclose(outputs, jnp.broadcast_to(expected, outputs.shape), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_several_layers_share_the_transpositions():
     case = problem((6, 4))
     network = case.model.init(KEY)
