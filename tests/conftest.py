@@ -19,7 +19,7 @@ import jax
 from jaxtyping import install_import_hook
 
 jax.config.update("jax_num_cpu_devices", 8)
-# Shapes are checked at every call, except in discovery: it reads programs, not arrays, by a million small calls.
+# Shapes are checked at every call, except in discovery: it reads programs by a million small calls.
 CHECKED = (
     "compact",
     "density",

@@ -10,19 +10,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from symbnn import keys, tree
-from symbnn.symmetry.act import Element, act_leaf, random_element
+from symbnn.symmetry.act import random_element
 from symbnn.symmetry.alignment.descent import Descent, descend, settle
 from symbnn.symmetry.alignment.features import Arrays, Features
 from symbnn.symmetry.alignment.problem import (
     HostPermutations,
     Problem,
-    groups_only,
     identity_permutations,
     make_problem,
-    on_device,
 )
 from symbnn.symmetry.depth import depth_order
-from symbnn.symmetry.spec import Leaf, SymmetrySpec
+from symbnn.symmetry.spec import SymmetrySpec
 from symbnn.types import Key, Samples
 
 # Networks whose features fill this much memory are matched together.
@@ -81,22 +79,6 @@ def descent_matcher(search: Search) -> Matcher:
         return best
 
     return matcher
-
-
-def mean_features(
-    spec: SymmetrySpec, features: Features, samples: Samples, permutations: HostPermutations
-) -> tuple[Arrays, Arrays]:
-    """Mean and variance over the networks of their features, each moved by its permutations."""
-    num = tree.num_samples(samples)
-    sums: tuple[Arrays, Arrays] | None = None
-    for chunk in chunks(features, samples):
-        arrays = features.extract(part_of(samples, chunk))
-        here = on_device({name: value[chunk] for name, value in permutations.items()})
-        part = _moved_sums(groups_only(spec), features.leaves, arrays, here)
-        sums = part if sums is None else jax.tree.map(jnp.add, sums, part)
-    assert sums is not None
-    mean = tuple(total / num for total in sums[0])
-    return mean, tuple(jnp.maximum(s / num - m**2, 0) for s, m in zip(sums[1], mean, strict=True))
 
 
 def chunks(features: Features, samples: Samples) -> list[slice]:
@@ -169,22 +151,3 @@ def _better(a: Descent, b: Descent) -> Descent:
         np.where(is_b, extended(b.objective, sweeps), extended(a.objective, sweeps)),
         chosen(a.converged, b.converged),
     )
-
-
-@partial(jax.jit, static_argnames=("spec", "leaves"))
-def _moved_sums(
-    spec: SymmetrySpec, leaves: tuple[Leaf, ...], arrays: Arrays, permutations: dict[str, jax.Array]
-) -> tuple[Arrays, Arrays]:
-    """Sums over the networks of the moved features and of their squares, one network at a time."""
-
-    def add(sums: tuple[Arrays, Arrays], one: tuple[Arrays, dict]) -> tuple[tuple[Arrays, Arrays], None]:
-        moved = tuple(
-            act_leaf(spec, Element(one[1], {}, {}), leaf, array)
-            for leaf, array in zip(leaves, one[0], strict=True)
-        )
-        first = tuple(total + array for total, array in zip(sums[0], moved, strict=True))
-        second = tuple(total + array**2 for total, array in zip(sums[1], moved, strict=True))
-        return (first, second), None
-
-    zeros = tuple(jnp.zeros(array.shape[1:], array.dtype) for array in arrays)
-    return jax.lax.scan(add, (zeros, zeros), (arrays, permutations))[0]
