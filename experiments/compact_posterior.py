@@ -19,13 +19,15 @@ from experiments import (
     compact_refined,
     compact_weights,
     stages,
+    weight_ranking,
 )
 from experiments.figures import compact as figures
+from experiments.figures.pruning import pruning_panels
 from experiments.present import present
 from experiments.rundir import Run, open_run
 from experiments.stages import Problem
 from experiments.tables import Cell, Row, Table
-from symbnn import compact, symmetry
+from symbnn import compact, keys, symmetry, tree
 from symbnn.posteriors import DiagonalGaussian
 from symbnn.types import Samples
 
@@ -37,6 +39,7 @@ PAPER = {
     compact_columns.MEAN_ACCURACY: (None, 0.2806, 0.9225, None, 0.8640, 0.9797, 0.9804),
 }
 """Xiao, Liu, Bamler (2023), Table 1: MNIST, 784-512-10, 60,000 images."""
+NUM_RANDOM_RANKINGS = 40
 
 
 def run(config: CompactPosterior, rundir: Path | str) -> Table:
@@ -61,6 +64,7 @@ def run(config: CompactPosterior, rundir: Path | str) -> Table:
         convergence = opened.stage(
             "convergence", lambda: compact_convergence.convergence(problem, samples, aligned["hmc"])
         )
+        pruned = opened.stage("pruned", lambda: _prune(problem, samples, aligned["hmc"]))
         table = _paper_table(problem, scores)
         present(
             opened,
@@ -74,7 +78,7 @@ def run(config: CompactPosterior, rundir: Path | str) -> Table:
                 compact_convergence.convergence_table(convergence),
                 compact_convergence.sampler_table(hmc["diagnostics"]),
             ],
-            figures=_figures(opened, samples, ensemble, aligned, weights),
+            figures=_figures(opened, samples, ensemble, aligned, weights, pruned),
             findings=[
                 *compact_beyond.findings(beyond, refined, to_mean),
                 compact_convergence.verdict(problem, convergence),
@@ -113,6 +117,19 @@ def _score(
     return {name: scores[name] for name in COLUMNS}
 
 
+def _prune(problem: Problem, samples: Samples, aligned: Samples) -> dict[str, Any]:
+    """Accuracy of the aligned mean network when weights are removed; the study `pruning` has more."""
+    posterior = compact.gaussian(aligned)
+    mean = tree.stack([posterior.mean])
+    return weight_ranking.accuracy_by_ranking(
+        problem,
+        weight_ranking.Labelled(mean, mean),
+        {weight_ranking.ALIGNED: posterior.std, weight_ranking.RAW: compact.gaussian(samples).std},
+        keys.named(problem.key, "random ranking"),
+        NUM_RANDOM_RANKINGS,
+    )
+
+
 def _paper_table(problem: Problem, scores: Any) -> Table:
     rows: list[Row] = []
     for row in compact_columns.metric_rows(scores, COLUMNS):
@@ -129,7 +146,7 @@ def _paper_table(problem: Problem, scores: Any) -> Table:
 
 
 def _figures(
-    run: Run, samples: Samples, ensemble: Samples, aligned: Any, weights: Any
+    run: Run, samples: Samples, ensemble: Samples, aligned: Any, weights: Any, pruned: Any
 ) -> list[tuple[Path, str]]:
     def spread(samples: Samples) -> np.ndarray:
         return compact_weights.flat(compact.gaussian(samples).std)
@@ -144,6 +161,13 @@ def _figures(
         (
             run.figure("weight_pairs", figures.pair_plots(compact_weights.panels(weights))),
             "Mean and standard deviation of every weight under pairs of posteriors, aligned",
+        ),
+        (
+            run.figure(
+                "pruning",
+                pruning_panels(weight_ranking.LEVELS, {"mean of the aligned HMC samples": pruned}, columns=1),
+            ),
+            "Accuracy of the mean network of q_r against the share of weights kept, by ranking",
         ),
     ]
     for group, permutations in aligned["permutations"].items():

@@ -7,29 +7,27 @@ units. Magnitude |w|, signal-to-noise |w|/σ and chance stand beside them. Figur
 Bamler (2023).
 """
 
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from configs.pruning import Pruning
-from experiments import cli, stages
+from experiments import cli, stages, weight_ranking
 from experiments.figures import pruning as figures
 from experiments.present import present
 from experiments.rundir import Run, open_run
 from experiments.stages import Problem
 from experiments.tables import Cell, Row, Table
+from experiments.weight_ranking import ALIGNED, LEVELS, MAGNITUDE, RANDOM, RAW, SIGNAL_TO_NOISE, Labelled
 from symbnn import compact, keys, symmetry, tree
-from symbnn.types import Key, Params, Samples
+from symbnn.types import Samples
 
-LEVELS = np.array([1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.01])
 # The levels that the comparison of rankings is about: at 100 % all are equal, below 10 % none is of use.
 COMPARED = (LEVELS >= 0.1) & (LEVELS <= 0.9)
-ALIGNED, RAW, MAGNITUDE = "HMC σ, aligned", "HMC σ, raw", "magnitude"
-RANKINGS = (ALIGNED, RAW, "ensemble σ, aligned", "VI σ", MAGNITUDE, "signal-to-noise", "random")
+RANKINGS = (ALIGNED, RAW, "ensemble σ, aligned", "VI σ", MAGNITUDE, SIGNAL_TO_NOISE, RANDOM)
 NETWORKS = ("mean network μ_r", "HMC sample", "ensemble member")
 FIRST, MEAN = "the first sample", "the mean"
 PAPER = (
@@ -95,13 +93,6 @@ def _relabel(
     }
 
 
-class Labelled(NamedTuple):
-    """Networks of one kind in the common labels, and in the labels they came with."""
-
-    aligned: Samples
-    raw: Samples
-
-
 def _prune(
     config: Pruning, problem: Problem, hmc: Samples, ensemble: Samples, aligned: Any
 ) -> dict[str, Any]:
@@ -127,78 +118,11 @@ def _prune(
     }
     key = keys.named(problem.key, "random ranking")
     return {
-        name: _rank_and_prune(problem, kind, stds, keys.named(key, name), config.num_networks)
+        name: weight_ranking.accuracy_by_ranking(
+            problem, kind, stds, keys.named(key, name), config.num_networks
+        )
         for name, kind in zip(NETWORKS, kinds, strict=True)
     }
-
-
-def _rank_and_prune(
-    problem: Problem, kind: Labelled, stds: dict[str, Params], key: Key, num_random: int
-) -> dict[str, Any]:
-    """Accuracy of one kind of networks under every ranking."""
-    count = tree.num_samples(kind.aligned)
-
-    def accuracy(networks: Samples, scores: Params) -> np.ndarray:
-        found = accuracy_curves(problem.model.apply, networks, scores, LEVELS, problem.inputs, problem.labels)
-        return np.asarray(found)
-
-    curves = {}
-    for name, std in stds.items():
-        networks = kind.raw if name == RAW else kind.aligned
-        curves[name] = accuracy(networks, jax.tree.map(lambda leaf: np.stack([leaf] * count), std))
-    curves[MAGNITUDE] = accuracy(kind.aligned, jax.tree.map(lambda leaf: -np.abs(leaf), kind.aligned))
-    noise = jax.tree.map(lambda leaf, std: -np.abs(leaf) / np.asarray(std), kind.aligned, stds[ALIGNED])
-    curves["signal-to-noise"] = accuracy(kind.aligned, noise)
-    # A single network needs many random rankings for a mean worth the name; many networks bring their own.
-    repeated = tree.take(kind.aligned, np.arange(max(count, num_random)) % count)
-    chance = tree.map_named(
-        lambda name, leaf: jax.random.uniform(keys.named(key, name), leaf.shape), repeated
-    )
-    curves["random"] = accuracy(repeated, chance)
-    return curves
-
-
-def accuracy_curves(
-    apply: Any,
-    networks: Samples,
-    scores: Samples,
-    levels: np.ndarray,
-    inputs: jax.Array,
-    labels: jax.Array,
-) -> jax.Array:
-    """Accuracy (network, level) where each share in `levels` of the weights of lowest score is kept.
-
-    The same networks as `compact.prune` gives level by level, with one sort for all levels.
-    """
-    size = tree.num_weights(tree.take(networks, 0))
-    counts = jnp.array([round(float(level) * size) for level in levels])
-    return _accuracy_curves(apply, networks, scores, counts, inputs, labels)
-
-
-@partial(jax.jit, static_argnums=0)
-def _accuracy_curves(
-    apply: Any, networks: Samples, scores: Samples, counts: jax.Array, inputs: jax.Array, labels: jax.Array
-) -> jax.Array:
-    def curve(pair: tuple[Params, Params]) -> jax.Array:
-        network, ranks = pair[0], _ranks(pair[1])
-
-        def accuracy(count: jax.Array) -> jax.Array:
-            kept = jax.tree.map(lambda leaf, rank: jnp.where(rank < count, leaf, 0.0), network, ranks)
-            return jnp.mean(jnp.argmax(apply(kept, inputs), axis=-1) == labels)
-
-        return jax.lax.map(accuracy, counts)
-
-    return jax.lax.map(curve, (networks, scores))
-
-
-def _ranks(scores: Params) -> Params:
-    """Place of every weight in the order of all scores, lowest first."""
-    leaves, treedef = jax.tree.flatten(scores)
-    order = jnp.argsort(jnp.concatenate([leaf.ravel() for leaf in leaves]))
-    ranks = jnp.zeros_like(order).at[order].set(jnp.arange(order.size))
-    parts = jnp.split(ranks, np.cumsum([leaf.size for leaf in leaves])[:-1])
-    shaped = [part.reshape(leaf.shape) for part, leaf in zip(parts, leaves, strict=True)]
-    return jax.tree.unflatten(treedef, shaped)
 
 
 def _present(run: Run, problem: Problem, curves: Any) -> Table:
@@ -214,7 +138,7 @@ def _present(run: Run, problem: Problem, curves: Any) -> Table:
     )
     config = problem.config
     sizes = (*problem.data.input_shape, *config.model.hidden, problem.data.num_classes)
-    one, many = curves[FIRST][NETWORKS[0]]["random"], curves[FIRST][NETWORKS[1]][ALIGNED]
+    one, many = curves[FIRST][NETWORKS[0]][RANDOM], curves[FIRST][NETWORKS[1]][ALIGNED]
     present(
         run,
         title="Pruning",

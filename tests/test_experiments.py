@@ -63,7 +63,10 @@ def test_a_run_leaves_everything_behind(finished):
     assert records
     assert all({"table", "row", "column", "value"} <= record.keys() for record in records)
     assert "|" in (directory / "table.md").read_text()
-    assert list((directory / "figures").glob("*.png"))
+    figures = {path.stem.split("_")[0] for path in (directory / "figures").glob("*.png")}
+    assert figures
+    if study == "compact_posterior":
+        assert {"spread", "pruning", "transpositions"} <= figures
 
 
 def test_results_keep_table_and_figures_and_nothing_else(finished, tmp_path):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from configs import STUDIES
-from experiments import loss_barriers, pruning, transpositions, weight_space
+from experiments import loss_barriers, transpositions, weight_ranking, weight_space
 from symbnn import compact, data, density, evaluate, models, symmetry, tree
 from symbnn.inference.training import advance
 
@@ -123,11 +123,11 @@ def test_curves_are_the_accuracy_of_the_pruned_networks():
     case = problem()
     networks = jax.vmap(case.model.init)(jax.random.split(KEY, 2))
     scores = jax.tree.map(lambda leaf: jnp.round(jnp.abs(leaf), 1), networks)
-    curves = pruning.accuracy_curves(
-        case.model.apply, networks, scores, pruning.LEVELS, case.test.inputs, case.test.targets
+    curves = weight_ranking.accuracy_curves(
+        case.model.apply, networks, scores, weight_ranking.LEVELS, case.test.inputs, case.test.targets
     )
     for index in range(2):
-        for level, found in zip(pruning.LEVELS, curves[index], strict=True):
+        for level, found in zip(weight_ranking.LEVELS, curves[index], strict=True):
             pruned = compact.prune(tree.take(networks, index), tree.take(scores, index), float(level))
             outputs = case.model.apply(pruned, case.test.inputs)
             expected = jnp.mean(jnp.argmax(outputs, axis=-1) == case.test.targets)
