@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import minimize
 
 from symbnn import compact, evaluate, models, symmetry
-from symbnn.inference.training import advance
+from symbnn.inference.epochs import scan_epochs
 from symbnn.models import Model
 from symbnn.posteriors import DiagonalGaussian
 
@@ -55,7 +55,7 @@ def test_the_same_key_gives_the_same_law(fit):
 
 
 def test_a_penalty_keeps_the_law_near_and_compiles_nothing(fit):
-    compiled = advance._cache_size()
+    compiled = scan_epochs._cache_size()
     divergences = [fit.diagnostics["divergence"]] + [
         compact.refine(START, MODEL, INPUTS, PROBS, KEY, penalty=penalty, **SETTINGS).diagnostics[
             "divergence"
@@ -64,7 +64,7 @@ def test_a_penalty_keeps_the_law_near_and_compiles_nothing(fit):
     ]
     assert np.all(np.diff(divergences) < 0)
     assert divergences[-1] < 1e-3 < divergences[0]
-    assert advance._cache_size() == compiled
+    assert scan_epochs._cache_size() == compiled
 
 
 def test_divergence_is_that_of_the_evaluators(fit):

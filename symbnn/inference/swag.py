@@ -21,12 +21,11 @@ import jax.numpy as jnp
 from symbnn import keys, tree
 from symbnn.density import Batch, Target
 from symbnn.inference.base import Progress, ProgressCallback
+from symbnn.inference.epochs import advance, initial_state
 from symbnn.inference.multimode import ModeMethod
 from symbnn.inference.recipe import Recipe, check_count, refuse_temperature
 from symbnn.inference.training import (
     NetworkLoss,
-    advance,
-    initial_state,
     join_statistics,
     pretrain,
     problem_of,

@@ -1,35 +1,29 @@
 """Training many networks in one program: the loop under ensembles, variational inference, SWAG and dropout.
 
-All members advance together: one `vmap` over members of a `lax.scan` over the minibatches of an epoch, and a
-loop on the host over jitted chunks of epochs. Every member has its own shuffle of the data and its own noise,
-from a key that depends on its global index only; so a member is the same network whichever members train
-beside it. The last, incomplete minibatch of a shuffle is left out.
+All members advance together, chunk of epochs by chunk (`inference.epochs`). Every member has its own shuffle
+of the data and its own noise, from a key that depends on its global index only; so a member is the same
+network whichever members train beside it. The last, incomplete minibatch of a shuffle is left out.
 
 Losses and recipes are hashable descriptions, static to jit: fitting the same network again compiles nothing.
 """
 
-import functools
 import math
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jaxtyping import Array, Float
 
 from symbnn import tree
 from symbnn.density import Batch, Target, has_batch_statistics
 from symbnn.inference.base import Progress, ProgressCallback, Sink
+from symbnn.inference.epochs import Loss, TrainingState, advance, initial_state
 from symbnn.inference.recipe import Recipe
 from symbnn.inference.storage import flatten, unflatten
 from symbnn.types import Key, Params, Samples
-
-Loss = Callable[[Params, Params, Batch, Key], tuple[Array, Params]]
-"""(weights, statistics, batch, key) -> (loss per data point, new statistics). Must be hashable."""
 
 
 class Problem(NamedTuple):
@@ -40,15 +34,6 @@ class Problem(NamedTuple):
     prior: Any
     num_data: int
     temperature: float
-
-
-class TrainingState(NamedTuple):
-    """What training carries; every leaf has a leading member axis."""
-
-    weights: Params
-    statistics: Params
-    optimizer: Any
-    num_nonfinite: Array
 
 
 class Trained(NamedTuple):
@@ -177,35 +162,6 @@ def pretrain(
     return join_statistics(trained.weights, trained.statistics), diagnostics
 
 
-def initial_state(recipe: Recipe, weights: Params, statistics: Params, num_data: int) -> TrainingState:
-    """State before the first step of every member. Copies, because `advance` gives its buffers away."""
-    weights, statistics = jax.tree.map(jnp.array, (weights, statistics))
-    optimizer = jax.vmap(_optimizer(recipe, num_data).init)(weights)
-    return TrainingState(weights, statistics, optimizer, jnp.zeros(tree.num_samples(weights), jnp.int32))
-
-
-@functools.partial(jax.jit, static_argnames=("loss", "recipe", "num_epochs"), donate_argnames="state")
-def advance(
-    loss: Loss,
-    recipe: Recipe,
-    num_epochs: int,
-    state: TrainingState,
-    member_keys: Key,
-    data: Batch,
-    first_epoch: Any,
-) -> tuple[TrainingState, Float[Array, "members epochs"]]:
-    """`num_epochs` more epochs of every member, with the mean loss of each."""
-    optimizer = _optimizer(recipe, data.inputs.shape[0])
-    epochs = first_epoch + jnp.arange(num_epochs)
-
-    def member(state: TrainingState, key: Key) -> tuple[TrainingState, Array]:
-        return jax.lax.scan(
-            lambda state, epoch: _epoch(loss, recipe, optimizer, data, key, state, epoch), state, epochs
-        )
-
-    return jax.vmap(member)(state, member_keys)
-
-
 def equal_part(total: int, *stops: int) -> int:
     """The largest chunk that gives at least twenty reports and ends at `total` and at every one of `stops`.
 
@@ -225,39 +181,3 @@ def warn_nonfinite(method: str, num_nonfinite: Array) -> None:
             RuntimeWarning,
             stacklevel=3,
         )
-
-
-def _epoch(
-    loss: Loss,
-    recipe: Recipe,
-    optimizer: optax.GradientTransformation,
-    data: Batch,
-    key: Key,
-    state: TrainingState,
-    epoch: Array,
-) -> tuple[TrainingState, Float[Array, ""]]:
-    """One pass of one member over its own shuffle of the data."""
-    num_data = data.inputs.shape[0]
-    steps = num_data // recipe.batch_size
-    step_keys = jax.random.split(jax.random.fold_in(key, epoch), steps + 1)
-    # Ties among 32 random bits are too rare to matter, and one sort compiles faster than a `permutation`.
-    order = jnp.argsort(jax.random.bits(step_keys[0], (num_data,)))
-    batches = order[: steps * recipe.batch_size].reshape(steps, recipe.batch_size)
-
-    def step(state: TrainingState, inputs: tuple[Array, Key]) -> tuple[TrainingState, Array]:
-        indices, step_key = inputs
-        batch = Batch(data.inputs[indices], data.targets[indices])
-        (value, statistics), gradient = jax.value_and_grad(loss, has_aux=True)(
-            state.weights, state.statistics, batch, step_key
-        )
-        updates, optimizer_state = optimizer.update(gradient, state.optimizer, state.weights)
-        weights = optax.apply_updates(state.weights, updates)
-        num_nonfinite = state.num_nonfinite + ~jnp.isfinite(value)
-        return TrainingState(weights, statistics, optimizer_state, num_nonfinite), value
-
-    state, values = jax.lax.scan(step, state, (batches, step_keys[1:]))
-    return state, jnp.mean(values)
-
-
-def _optimizer(recipe: Recipe, num_data: int) -> optax.GradientTransformation:
-    return recipe.build(num_data // recipe.batch_size)
