@@ -9,6 +9,7 @@ from configs import (
     diversity,
     loss_barriers,
     model_zoo,
+    posterior_quality,
     pruning,
     scaling_symmetry,
     toy_posterior,
@@ -39,6 +40,7 @@ STUDIES = {
         "scaling_symmetry": scaling_symmetry,
         "model_zoo": model_zoo,
         "diversity": diversity,
+        "posterior_quality": posterior_quality,
     }.items()
 }
 
