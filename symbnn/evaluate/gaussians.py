@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from symbnn import tree
+from symbnn.symmetry.lengths import length
 from symbnn.types import Params
 
 
@@ -52,8 +53,8 @@ def _kl(mean_q: Params, std_q: Params, mean_p: Params, std_p: Params) -> jax.Arr
 
 @jax.jit
 def _wasserstein(mean_q: Params, std_q: Params, mean_p: Params, std_p: Params) -> jax.Array:
-    squares = jax.tree.map(lambda a, b: jnp.sum(jnp.square(a - b)), (mean_q, std_q), (mean_p, std_p))
-    return jnp.sqrt(jax.tree.reduce(jnp.add, squares))
+    parts = jax.tree.map(lambda a, b: length(a - b), (mean_q, std_q), (mean_p, std_p))
+    return length(jnp.stack(jax.tree.leaves(parts)))
 
 
 def _check(q: Gaussian, p: Gaussian) -> None:

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.stats import norm
 
 from symbnn.evaluate.predictive import BLOCK_INPUTS, BLOCK_SAMPLES
+from symbnn.evaluate.regression import normal_log_density
 from symbnn.evaluate.stream import Apply, Reduction, count_samples, fold
 from symbnn.types import Key
 
@@ -81,7 +81,7 @@ def _summarise(outputs: jax.Array, weights: jax.Array, targets: jax.Array, *stds
         std = jnp.exp(log_stds)
     total = jnp.sum(weights)
     mean = jnp.tensordot(weights, means, axes=1) / total
-    log_density = jnp.sum(norm.logpdf(targets, means, std), axis=-1)
+    log_density = jnp.sum(normal_log_density(targets, means, std), axis=-1)
     return _Moments(
         weight=jnp.full(mean.shape[0], total),
         mean=mean,

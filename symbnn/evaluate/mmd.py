@@ -98,6 +98,7 @@ def mmd(
     layers: dict[str, Discrepancy] = {}
     total: Distances | None = None
     for layer, distances in layer_distances(samples_a, samples_b, *rows, block=block):
+        _check_finite(layer, distances)
         layers[layer] = compare(distances)
         total = distances if total is None else add(total, distances)
     assert total is not None
@@ -216,6 +217,15 @@ def _choose_rows(key: Key, sizes: tuple[int, int], counts: tuple[int, int]) -> l
         np.sort(np.asarray(jax.random.choice(key, size, (count,), replace=False)))
         for size, count in zip(sizes, counts, strict=True)
     ]
+
+
+def _check_finite(layer: str, distances: Distances) -> None:
+    """Here, not in the weights, of which only a block at a time is in memory."""
+    if not bool(jnp.all(jnp.isfinite(distances.squared))):
+        raise ValueError(
+            f"layer {layer!r}: the squared distances between networks are not finite in float32; "
+            "expected finite weights, below about 1e16"
+        )
 
 
 def _check(samples_a: Samples, samples_b: Samples) -> tuple[int, int]:

@@ -17,13 +17,14 @@ from jax.scipy.stats import norm
 from jaxtyping import Array, Float
 
 from symbnn.evaluate.checks import checked, finite, positive
+from symbnn.symmetry.lengths import length
 
 
 @checked(finite, finite)
 @jax.jit
 def rmse(mean: Float[Array, "n *k"], targets: Float[Array, "n *k"]) -> Float[Array, ""]:
     """Root of the mean squared error over all targets."""
-    return jnp.sqrt(jnp.mean(jnp.square(mean - targets)))
+    return length(mean - targets) / jnp.sqrt(mean.size)
 
 
 @checked(finite, positive, finite)
@@ -32,7 +33,7 @@ def mixture_nll(
     means: Float[Array, "members n"], stds: Float[Array, "members n"], targets: Float[Array, "n"]
 ) -> Float[Array, ""]:
     """Mean negative log-density of the targets under the mixtures."""
-    log_density = norm.logpdf(targets, means, stds)
+    log_density = normal_log_density(targets, means, stds)
     return -jnp.mean(jax.nn.logsumexp(log_density, axis=0) - jnp.log(means.shape[0]))
 
 
@@ -83,6 +84,11 @@ def quantile_calibration(cdf: Float[Array, "n"], *, levels: int = 15) -> Float[A
     level = jnp.linspace(0.05, 0.95, levels)
     covered = jnp.mean(jnp.abs(2.0 * cdf - 1.0)[:, None] <= level, axis=0)
     return jnp.mean(jnp.abs(covered - level))
+
+
+def normal_log_density(targets: Array, means: Array, stds: Array) -> Array:
+    """log N(y; mean, std²) without the variance, which float32 does not hold for a std below 1e-19."""
+    return norm.logpdf((targets - means) / stds) - jnp.log(stds)
 
 
 def _absolute_moment(difference: Array, std: Array) -> Array:

@@ -15,6 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from symbnn.symmetry.lengths import unit_of
+
 CELL_SIZE = 256
 # Pairs (point, component) that one step of a scan holds: about a core's share of cache in float32.
 PAIRS_PER_STEP = 2**19
@@ -31,6 +33,8 @@ class Cells(NamedTuple):
     """Index of the point in every slot, flat; copies are at the end of this list of slots."""
     slots: np.ndarray
     """Slot of every entry of `order`."""
+    unit: float
+    """What the points are measured in: one, unless their squares would leave the range of float32."""
 
     @property
     def num_points(self) -> int:
@@ -51,6 +55,8 @@ class Gaussians(NamedTuple):
 
 def arrange(points: np.ndarray, *, size: int = CELL_SIZE, dtype: Any = np.float32) -> Cells:
     """Points (n, 2) in cells of about `size`, about as wide as high in the units of the points."""
+    unit = unit_of(float(np.max(np.abs(points))))
+    points = points / unit if unit != 1.0 else points
     num = len(points)
     num_cells = max(1, math.ceil(num / size))
     width, height = (float(np.subtract(*np.quantile(points[:, axis], [0.95, 0.05]))) for axis in (0, 1))
@@ -72,6 +78,7 @@ def arrange(points: np.ndarray, *, size: int = CELL_SIZE, dtype: Any = np.float3
         jnp.asarray((~copies).reshape(-1, length), dtype),
         index[slots],
         slots,
+        unit,
     )
 
 

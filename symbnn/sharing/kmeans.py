@@ -44,10 +44,11 @@ def kmeans(
         rng = np.random.default_rng(np.asarray(jax.random.key_data(key_subset)))
         subset = points[rng.integers(len(points), size=wanted)]
     with precision(dtype):
-        centres = plus_plus(key_centres, jnp.asarray(subset, DTYPES[dtype]), num_components=num_components)
         cells = arrange(subset, dtype=DTYPES[dtype])
+        measured = jnp.asarray(subset if cells.unit == 1.0 else subset / cells.unit, DTYPES[dtype])
+        centres = plus_plus(key_centres, measured, num_components=num_components)
         width = _spacing(subset, num_components) / SHARPNESS
-        mixture = _sharp(np.asarray(centres, np.float64), width)
+        mixture = _sharp(cells.unit * np.asarray(centres, np.float64), width)
         for _ in range(num_iterations):
             moments, _ = sweep(cells, mixture, num_candidates=num_candidates)
             mixture = _sharp(moments.means, width)
@@ -89,7 +90,7 @@ def _inverse(weights: Float[Array, " m"], level: Float[Array, ""]) -> Array:
 
 def _spacing(points: np.ndarray, num_components: int) -> float:
     """About the distance between neighbouring centres, if they tile the bounding box."""
-    sides = points.max(0) - points.min(0)
+    sides = points.max(0).astype(np.float64) - points.min(0)
     largest = float(sides.max()) or 1.0
     return math.sqrt(max(float(sides.prod()), (largest * 1e-3) ** 2) / num_components)
 

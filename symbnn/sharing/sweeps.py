@@ -34,6 +34,12 @@ class Mixture(NamedTuple):
         weights = self.weights[index]
         return Mixture(weights / weights.sum(), self.means[index], self.covariances[index])
 
+    def rescaled(self, factor: float) -> "Mixture":
+        """The mixture of the points times `factor`."""
+        if factor == 1.0:
+            return self
+        return Mixture(self.weights, factor * self.means, factor**2 * self.covariances)
+
 
 class Moments(NamedTuple):
     """Share (k,), mean (k, 2) and covariance (k, 2, 2) of what each component is responsible for."""
@@ -45,16 +51,20 @@ class Moments(NamedTuple):
 
 def sweep(cells: Cells, mixture: Mixture, *, num_candidates: int) -> tuple[Moments, float]:
     """One E-step over all cells: moments of the responsibilities, and the mean log-density of a point."""
-    gaussians = prepare(mixture, cells.points.dtype)
+    measured = mixture.rescaled(1.0 / cells.unit)
+    gaussians = prepare(measured, cells.points.dtype)
     points, counts = in_steps(cells, min(num_candidates, mixture.num_components))
     chosen = candidates(points, gaussians, num_candidates=num_candidates)
     sums, value = _accumulate(points, counts, chosen, gaussians)
-    return _moments(np.asarray(sums, np.float64), mixture, cells.num_points), float(value) / cells.num_points
+    moments = _moments(np.asarray(sums, np.float64), measured, cells.num_points)
+    # A density is per area, so it changes with the unit.
+    mean_log_density = float(value) / cells.num_points - 2 * math.log(cells.unit)
+    return Moments(*Mixture(*moments).rescaled(cells.unit)), mean_log_density
 
 
 def best_components(cells: Cells, mixture: Mixture, *, num_candidates: int) -> np.ndarray:
     """The component with the largest responsibility for every point, int32 (n,)."""
-    gaussians = prepare(mixture, cells.points.dtype)
+    gaussians = prepare(mixture.rescaled(1.0 / cells.unit), cells.points.dtype)
     points, _ = in_steps(cells, min(num_candidates, mixture.num_components))
     chosen = candidates(points, gaussians, num_candidates=num_candidates)
     best = np.asarray(_best(points, chosen, gaussians)).reshape(-1)

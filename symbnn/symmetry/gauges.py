@@ -17,6 +17,7 @@ from symbnn.names import lookup
 from symbnn.symmetry.act import act, identity
 from symbnn.symmetry.balance import balance
 from symbnn.symmetry.depth import depth_order
+from symbnn.symmetry.lengths import length
 from symbnn.symmetry.relabel import permute
 from symbnn.symmetry.sorting import Occurrence, incoming, inner_first, kernels_first, occurrences, rows
 from symbnn.symmetry.spec import Group, SymmetrySpec, check_params
@@ -81,10 +82,8 @@ def _normalised(
             f"the weights into group {group.name!r} scale with different exponents "
             f"{sorted(exponents)}: they have no common length; use balance"
         )
-    length = measure(rows(group, chosen))
-    factor = jnp.where(length > 0, scale / jnp.where(length > 0, length, 1), 1) ** (
-        1 / float(exponents.pop())
-    )
+    size = measure(rows(group, chosen))
+    factor = jnp.where(size > 0, scale / jnp.where(size > 0, size, 1), 1) ** (1 / float(exponents.pop()))
     element = identity(spec)
     scales = element.scales[group.name].astype(factor.dtype).at[generator].set(factor)
     return act(spec, element._replace(scales=element.scales | {group.name: scales}), params)
@@ -117,6 +116,9 @@ def _carries_once(one: Occurrence, group: Group) -> bool:
 
 def _majority(weights: jax.Array) -> jax.Array:
     """±1 per unit: the sign of Σ w, or of Σ w³ where the weights cancel but for rounding."""
+    # Cubes in the largest weight: its own may be out of range.
+    largest = jnp.max(jnp.abs(weights), axis=-1, keepdims=True)
+    weights = weights / jnp.where(largest > 0, largest, 1)
     total, size = jnp.sum(weights, axis=-1), jnp.sum(jnp.abs(weights), axis=-1)
     cancels = jnp.abs(total) <= 100 * jnp.finfo(weights.dtype).eps * size
     return jnp.where(jnp.where(cancels, jnp.sum(weights**3, axis=-1), total) < 0, -1, 1)
@@ -148,8 +150,10 @@ def _order_one(mass: np.ndarray, weights: np.ndarray, tolerance: float) -> np.nd
 
 
 STATISTICS_OF_ROWS: dict[str, Callable[[jax.Array], jax.Array]] = {
-    "norm": lambda weights: jnp.sqrt(jnp.sum(weights**2, axis=-1)),
-    "std": lambda weights: jnp.std(weights, axis=-1),
+    "norm": lambda weights: length(weights, -1),
+    "std": lambda weights: (
+        length(weights - jnp.mean(weights, axis=-1, keepdims=True), -1) / np.sqrt(weights.shape[-1])
+    ),
 }
 
 SCALE_GAUGES: dict[str, Callable[[SymmetrySpec, Params], Params]] = {

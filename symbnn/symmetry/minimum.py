@@ -25,7 +25,8 @@ from symbnn.symmetry.spec import SymmetrySpec
 
 # Up to here the Hessian is built and factorised; above, conjugate gradients only multiply with it.
 DENSE_UNKNOWNS = 256
-# Pull below this share of the largest one is no pull at all: squared weights of float32 zeros and denormals.
+# A balanced unit is pulled by the geometric mean of what pulls it now. Below this share of the largest one it
+# is dead: a factor of float32 zeros and denormals.
 DEAD = 1e-30
 
 Value = Callable[[jax.Array], jax.Array]
@@ -61,7 +62,8 @@ def minimise_on_host(
     gap, jitted = np.inf, partial(_pull_jitted, spec, parts, weights)
     for step in range(limits.sweeps + limits.steps):
         down, up = (np.asarray(value) for value in jitted(logs, alive))
-        kept = alive * (np.minimum(down, up) > DEAD * max(down.max(), up.max()))
+        balanced = np.sqrt(down) * np.sqrt(up)
+        kept = alive * (balanced > DEAD * balanced.max())
         is_settled, alive = np.array_equal(kept, alive), kept
         total = np.where(alive > 0, down + up, 1)
         gap = np.max(alive * np.abs(down - up) / total)
@@ -109,7 +111,8 @@ def minimise(
         (down, up), change_of_pull = jax.linearize(
             lambda u: _pull(spec, parts, weights, u, state.alive), state.logs
         )
-        alive = state.alive * (jnp.minimum(down, up) > DEAD * jnp.max(jnp.maximum(down, up)))
+        balanced = jnp.sqrt(down) * jnp.sqrt(up)
+        alive = state.alive * (balanced > DEAD * jnp.max(balanced))
         is_settled = jnp.all(alive == state.alive)
         total = jnp.where(alive > 0, down + up, 1)
         gap = jnp.max(alive * jnp.abs(down - up) / total)

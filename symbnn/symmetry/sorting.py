@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from symbnn import tree
 from symbnn.names import lookup
 from symbnn.symmetry.depth import depth_order, is_bias, is_weight, producing_axes
+from symbnn.symmetry.lengths import length
 from symbnn.symmetry.pieces import Piece, split
 from symbnn.symmetry.relabel import permute
 from symbnn.symmetry.spec import Group, SymmetrySpec, check_params
@@ -108,5 +109,6 @@ SORT_KEYS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "max": lambda weights: jnp.max(weights, axis=-1),
     "mean": lambda weights: jnp.mean(weights, axis=-1),
     "median": lambda weights: jnp.median(weights, axis=-1),
-    "mass": lambda weights: jnp.sum(weights**2, axis=-1),
+    # Its root, which sorts alike and stays in range.
+    "mass": lambda weights: length(weights, -1),
 }

@@ -18,7 +18,7 @@ from symbnn.symmetry.alignment.assignment import SOLVERS
 from symbnn.symmetry.alignment.capture import Apply
 from symbnn.symmetry.alignment.chain import match_chains
 from symbnn.symmetry.alignment.descent import Descent
-from symbnn.symmetry.alignment.features import Arrays, Features
+from symbnn.symmetry.alignment.features import Arrays, Features, in_units
 from symbnn.symmetry.alignment.match import Search, extract_one, match
 from symbnn.symmetry.alignment.methods import METHODS, PUBLIC_METHODS, Way, features_of
 from symbnn.symmetry.alignment.precision import match_by_precision
@@ -69,7 +69,7 @@ def align(
     key: Key | None = None,
     max_sweeps: int = 100,
     max_rounds: int = 50,
-    tolerance: float = 1e-6,
+    tolerance: float = 1e-4,
     solver: str = "auto",
 ) -> Aligned:
     """Relabel the hidden units of every sample so that they fit the reference; predictions do not change.
@@ -97,7 +97,7 @@ def align(
         key: For the random restarts.
         max_sweeps: Most sweeps over the groups in one descent.
         max_rounds: Most rounds of alignment to the mean, or of Frank-Wolfe.
-        tolerance: Relative gain of the objective that is worth another step.
+        tolerance: Relative gain of the objective that is worth another look at the neighbouring groups.
         solver: Of the assignments: `"scipy"` on the host, `"optax"` on the device, or `"auto"`.
     """
     check_samples(spec, samples)
@@ -105,7 +105,9 @@ def align(
     _check_settings(restarts, max_sweeps, max_rounds, warm_start, solver)
     network = reference_params(spec, samples, reference)
     lookup(PUBLIC_METHODS, method, "alignment method")
-    features = features_of(spec, method, network, apply, inputs, activations, similarity)
+    features, unit = in_units(
+        features_of(spec, method, network, apply, inputs, activations, similarity), network
+    )
     search = Search(restarts, key, max_sweeps, max_rounds, tolerance, solver)
     way = METHODS["contributions" if similarity == "contributions" and method == "activations" else method]
     if precision_weighted and not way.is_descent:
@@ -125,7 +127,7 @@ def align(
     moved = move(spec, elements, samples)
     if _is(reference, "mean"):
         network = jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0).astype(leaf.dtype), moved)
-    return Aligned(moved, elements, network, found.objective, found.converged)
+    return Aligned(moved, elements, network, unit**2 * found.objective, found.converged)
 
 
 def stacked_elements(spec: SymmetrySpec, permutations: HostPermutations) -> Element:

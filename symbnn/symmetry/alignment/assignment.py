@@ -8,6 +8,7 @@ threads run while it solves, so every core of the host solves its own matrix.
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +29,8 @@ def assign(
 ) -> Int[np.ndarray, "m n"]:
     """Best permutation of the first `count` matrices (default: all), on the host; identity for the rest."""
     chosen = names.lookup(SOLVERS, _choose(cost, solver), "assignment solver")
-    greedy, is_settled = (np.array(value) for value in _greedy(cost))
+    # numpy's argmax is three times as fast as XLA's on a CPU, where it reads the costs without copying them.
+    greedy, is_settled = _greedy(np, np.asarray(cost)) if _is_on_host(cost) else _device_greedy(cost)
     count = len(greedy) if count is None else count
     greedy[count:] = np.arange(cost.shape[-1])
     unsettled = np.flatnonzero(~is_settled[:count])
@@ -52,11 +54,15 @@ def _picked(cost: Float[Array, "m n n"], index: np.ndarray) -> jax.Array:
     return cost[np.resize(index, 1 << (len(index) - 1).bit_length())]
 
 
-@jax.jit
-def _greedy(cost: Float[Array, "m n n"]) -> tuple[jax.Array, jax.Array]:
-    best = jnp.argmax(cost, axis=-1)
-    is_permutation = jnp.all(jnp.sort(best, axis=-1) == jnp.arange(cost.shape[-1]), axis=-1)
-    return best, is_permutation
+def _greedy(numpy: Any, cost: Any) -> tuple[Any, Any]:
+    """Best column of every row, and whether that is a permutation; by `numpy` or `jax.numpy`."""
+    best = numpy.argmax(cost, axis=-1)
+    return best, numpy.all(numpy.sort(best, axis=-1) == numpy.arange(cost.shape[-1]), axis=-1)
+
+
+def _device_greedy(cost: Float[Array, "m n n"]) -> tuple[np.ndarray, np.ndarray]:
+    best, is_permutation = jax.jit(_greedy, static_argnums=0)(jnp, cost)
+    return np.array(best), np.asarray(is_permutation)
 
 
 def _scipy(cost: Float[Array, "m n n"], index: np.ndarray) -> np.ndarray:

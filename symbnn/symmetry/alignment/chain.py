@@ -15,7 +15,7 @@ from symbnn.symmetry.alignment.match import joined
 from symbnn.symmetry.alignment.problem import HostPermutations
 from symbnn.types import Samples
 
-BLOCK_DRAWS = 16
+BLOCK_DRAWS = 8
 
 
 def match_chains(

@@ -26,6 +26,9 @@ from symbnn.symmetry.alignment.problem import (
 )
 from symbnn.symmetry.alignment.steps import improve
 
+# Relative gains below this are rounding of float32 sums.
+ROUNDING = 1e-6
+
 
 class Descent(NamedTuple):
     """Where the descent of every network ended."""
@@ -44,7 +47,10 @@ def descend(
     max_sweeps: int,
     tolerance: float,
 ) -> Descent:
-    """Sweeps over the groups in `order` until no assignment gains more than `tolerance` relative."""
+    """Sweeps over the groups in `order` until no assignment gains more than `tolerance` relative.
+
+    A smaller gain is taken as well, but wakes no neighbours.
+    """
     items = problem.num_items
     permutations = {name: value.copy() for name, value in start.items()}
     value = objective(problem, None, permutations)
@@ -56,10 +62,12 @@ def descend(
         for name in order:
             index = np.flatnonzero(is_pending[name])
             is_pending[name][:] = False
-            changed, gain = improve(problem, name, permutations, index, tolerance * np.abs(value[index]))
+            size = np.abs(value[index])
+            gain = improve(problem, name, permutations, index, ROUNDING * size)
             value[index] += gain
+            woken = index[gain > max(tolerance, ROUNDING) * size]
             for neighbour in neighbours[name] & is_pending.keys():
-                is_pending[neighbour][index[changed]] = True
+                is_pending[neighbour][woken] = True
         history.append(value)
         if not any(pending.any() for pending in is_pending.values()):
             break

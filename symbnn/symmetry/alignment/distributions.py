@@ -6,7 +6,7 @@ minimises it (Rossi et al. 2023). For variational posteriors and SWAG.
 
 from symbnn import tree
 from symbnn.symmetry.alignment.api import Aligned, check_samples, move, stacked_elements
-from symbnn.symmetry.alignment.features import Arrays, Features, weight_features
+from symbnn.symmetry.alignment.features import Arrays, Features, in_units, weight_features
 from symbnn.symmetry.alignment.match import Search, descent_matcher, extract_one, match
 from symbnn.symmetry.alignment.reference import reference_params
 from symbnn.symmetry.alignment.signs import without_signs
@@ -23,7 +23,7 @@ def align_gaussians(
     restarts: int = 0,
     key: Key | None = None,
     max_sweeps: int = 100,
-    tolerance: float = 1e-6,
+    tolerance: float = 1e-4,
 ) -> Aligned:
     """Relabel diagonal Gaussians so that they are near a reference; `samples` of the result is (means, stds).
 
@@ -40,10 +40,10 @@ def align_gaussians(
     def extract(samples: Samples) -> Arrays:
         return (*weights.extract(samples[0]), *weights.extract(samples[1]))
 
-    features = Features((*weights.leaves, *without_signs(weights.leaves)), extract)
+    features, unit = in_units(Features((*weights.leaves, *without_signs(weights.leaves)), extract), network)
     search = Search(restarts=restarts, key=key, max_sweeps=max_sweeps, tolerance=tolerance)
     found = match(spec, features, (means, stds), extract_one(features, network), descent_matcher(search))
     elements = stacked_elements(spec, found.permutations)
     # A flipped weight is as uncertain as before.
     moved = (move(spec, elements, means), move(spec, elements._replace(signs={}), stds))
-    return Aligned(moved, elements, network, found.objective, found.converged)
+    return Aligned(moved, elements, network, unit**2 * found.objective, found.converged)

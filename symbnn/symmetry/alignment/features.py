@@ -16,6 +16,7 @@ import jax.numpy as jnp
 
 from symbnn import tree
 from symbnn.symmetry.depth import piece_factors, producing_axes
+from symbnn.symmetry.lengths import unit_of
 from symbnn.symmetry.pieces import split
 from symbnn.symmetry.spec import Factor, Leaf, SymmetrySpec
 from symbnn.types import Params, Samples
@@ -46,6 +47,15 @@ def weight_features(spec: SymmetrySpec, params: Params) -> Features:
         if is_moved(spec, factors)
     )
     return Features(leaves, lambda samples: _weight_pieces(spec, floating, samples))
+
+
+def in_units(features: Features, params: Params) -> tuple[Features, float]:
+    """The features measured in those of one network where their products would leave float32; the unit."""
+    one = features.extract(jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], params))
+    unit = unit_of(max(float(jnp.max(jnp.abs(array))) for array in one))
+    if unit == 1.0:
+        return features, unit
+    return Features(features.leaves, lambda samples: tuple(a / unit for a in features.extract(samples))), unit
 
 
 def plain_leaf(name: str, factors: tuple[Factor, ...]) -> Leaf:

@@ -34,7 +34,7 @@ class Search(NamedTuple):
     key: Key | None = None
     max_sweeps: int = 100
     max_rounds: int = 50
-    tolerance: float = 1e-6
+    tolerance: float = 1e-4
     solver: str = "auto"
 
 

@@ -15,6 +15,8 @@ from symbnn.symmetry.spec import Leaf, SymmetrySpec
 
 # A block's cost matrices fill about this much memory: enough work for a call, still in the cache's reach.
 BLOCK_BYTES = 16 * 2**20
+# Below this a shorter block saves less than its compilation costs.
+SMALL_BLOCK_BYTES = 2**20
 
 HostPermutations = dict[str, np.ndarray]
 """By group; signs are kept beside them (`signs.sign_key`)."""
@@ -100,13 +102,19 @@ def by_parity(problem: Problem, group: str) -> dict[Parity, Problem]:
 def blocks(
     problem: Problem, group: str, index: np.ndarray, *, matrices: int = 1
 ) -> Iterator[tuple[np.ndarray, int]]:
-    """The index cut into blocks of one length, the last one filled up by repeating: one compilation."""
+    """The index cut into blocks of one length, the last one filled up by repeating: few compilations.
+
+    Where a network's costs are large, a last block that would be mostly repetition is a half, a quarter, ...
+    of the others.
+    """
     size = 4 * matrices * math.prod(problem.spec.shape(problem.spec.group(group)))
     size *= problem.spec.group(group).size
     length = min(max(1, BLOCK_BYTES // size), problem.num_items)
     for start in range(0, len(index), length):
         part = index[start : start + length]
-        yield np.resize(part, length), len(part)
+        needed = max(len(part), SMALL_BLOCK_BYTES // size)
+        shorter = [length >> halved for halved in range(length.bit_length()) if length >> halved >= needed]
+        yield np.resize(part, shorter[-1] if shorter else length), len(part)
 
 
 def objective(problem: Problem, rows: np.ndarray | None, permutations: HostPermutations) -> np.ndarray:

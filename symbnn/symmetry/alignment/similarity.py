@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from symbnn.symmetry.alignment.features import ACTIVATION, Arrays, Features, plain_leaf
+from symbnn.symmetry.lengths import length
 from symbnn.symmetry.spec import Factor, Leaf, SymmetrySpec
 from symbnn.types import Params, Samples
 
@@ -86,7 +87,7 @@ def _free_axes(leaf: Leaf, groups: set[str]) -> tuple[int, ...]:
 @partial(jax.jit, static_argnames="axes")
 def _standardised(array: jax.Array, axes: tuple[int, ...]) -> jax.Array:
     centred = array - jnp.mean(array, axis=axes, keepdims=True)
-    length = jnp.sqrt(jnp.sum(centred**2, axis=axes, keepdims=True))
+    spread = length(centred, axes, keepdims=True)
     # Rounding leaves a constant unit a length of about 1e-7 times its value: that is no signal.
-    scale = jnp.sqrt(jnp.sum(array**2, axis=axes, keepdims=True))
-    return jnp.where(length > 1e-5 * scale, centred / jnp.where(length > 0, length, 1), 0)
+    scale = length(array, axes, keepdims=True)
+    return jnp.where(spread > 1e-5 * scale, centred / jnp.where(spread > 0, spread, 1), 0)

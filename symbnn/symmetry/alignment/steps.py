@@ -42,16 +42,16 @@ from symbnn.symmetry.spec import Group, Leaf, SymmetrySpec
 
 def improve(
     problem: Problem, group: str, permutations: HostPermutations, index: np.ndarray, threshold: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+) -> np.ndarray:
     """Best relabelling of a group for the networks at `index`, written to `permutations`.
 
-    Returns which networks changed, and by how much their objective rose: only rises above `threshold` count.
+    Returns by how much their objectives rose: only rises above `threshold` count.
     """
     for name, value in unflipped(problem.spec, problem.num_items).items():
         permutations.setdefault(name, value)
-    changed, gained = np.zeros(len(index), bool), np.zeros(len(index))
+    gained = np.zeros(len(index))
     if problem.spec.group(group).size < 2 or not having(problem, group):
-        return changed, gained
+        return gained
     propose = _nested_proposals if _inner_groups(problem.spec, group) else _plain_proposals
     is_exact = is_simple(problem.spec, problem.leaves, group)
     done = 0
@@ -65,8 +65,8 @@ def improve(
         is_better = gain > threshold[here]
         for name in after:
             permutations[name][rows[is_better]] = after[name][is_better]
-        changed[here], gained[here] = is_better, np.where(is_better, gain, 0.0)
-    return changed, gained
+        gained[here] = np.where(is_better, gain, 0.0)
+    return gained
 
 
 def follow(spec: SymmetrySpec, step: HostPermutations, permutations: HostPermutations) -> HostPermutations:
