@@ -25,7 +25,7 @@ import jax
 
 import configs
 from symbnn import io
-from symbnn.io.files import replacing, write_text
+from symbnn.io.files import parse_json, replacing, write_text
 
 RUN_FILE = "run.json"
 PACKAGES = ("symbnn", "jax", "jaxlib", "flax", "optax", "blackjax", "numpyro", "numpy", "scipy")
@@ -121,9 +121,9 @@ def _check_same_config(directory: Path, description: dict[str, Any]) -> None:
     if not path.exists():
         return
     try:
-        found = json.loads(path.read_text())
+        found = parse_json(path.read_bytes())
         before = {"study": found["study"], **_flat(found["config"])}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
             f"{path} is damaged ({error}); use --fresh to start over or another --rundir"
         ) from error
@@ -168,7 +168,13 @@ def _git_commit() -> str | None:
 @contextlib.contextmanager
 def _locked(directory: Path) -> Iterator[None]:
     """Hold the directory for this process; the lock dies with it, so a killed run leaves none behind."""
-    with (directory / ".lock").open("w") as handle:
+    try:
+        handle = (directory / ".lock").open("w")
+    except OSError as error:
+        raise ValueError(
+            f"cannot write to the run directory {directory}: {error.strerror}; choose another --rundir"
+        ) from error
+    with handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

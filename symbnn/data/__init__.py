@@ -1,8 +1,9 @@
-"""Datasets as checked in-memory arrays."""
+"""Datasets as checked arrays, in memory or streamed."""
 
 from symbnn.data.base import DataError, Dataset, Split, Statistics, normalise, statistics
 from symbnn.data.folders import ImageFolder, image_folder
 from symbnn.data.load import describe, known, load
+from symbnn.data.streamed import Streamed
 
 __all__ = [
     "DataError",
@@ -10,6 +11,7 @@ __all__ = [
     "ImageFolder",
     "Split",
     "Statistics",
+    "Streamed",
     "describe",
     "image_folder",
     "known",

@@ -6,7 +6,7 @@ set only the wanted subset is ever decoded and turned into floats.
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,8 @@ class Statistics(NamedTuple):
 class Split(NamedTuple):
     """Inputs float32 `(n, *input_shape)`; targets int32 labels `(n,)` or float32 `(n, k)`."""
 
-    inputs: np.ndarray
+    inputs: Any
+    """An array, or `Streamed`."""
     targets: np.ndarray
 
 
@@ -40,10 +41,11 @@ class Dataset(NamedTuple):
 
 
 class Part(NamedTuple):
-    """`num` examples, of which `read(indices)` loads some."""
+    """`num` examples, of which `read(indices)` loads some; `targets` of all where they are known unread."""
 
     num: int
     read: Callable[[np.ndarray], Split]
+    targets: np.ndarray | None = None
 
 
 class Parts(NamedTuple):
@@ -79,13 +81,13 @@ def image_part(images: np.ndarray, labels: np.ndarray) -> Part:
     def read(indices: np.ndarray) -> Split:
         return Split(images[indices].astype(np.float32) / np.float32(255), labels[indices].astype(np.int32))
 
-    return Part(len(labels), read)
+    return Part(len(labels), read, labels.astype(np.int32))
 
 
 def empty_part(part: Part) -> Part:
     """A part without examples, shaped like those of `part`."""
     one = part.read(np.arange(1))
-    return Part(0, lambda indices: Split(one.inputs[:0], one.targets[:0]))
+    return Part(0, lambda indices: Split(one.inputs[:0], one.targets[:0]), one.targets[:0])
 
 
 def statistics(split: Split) -> Statistics:

@@ -1,5 +1,6 @@
 """Images in folders by class, Tiny-ImageNet and ImageNet: listed at once, decoded when asked for."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ from symbnn.data.base import Part, Split, bad_file
 SUFFIXES = (".jpeg", ".jpg", ".png")
 # Twice the largest ImageNet picture; a header that promises more is a decompression bomb.
 MAX_PIXELS = 2**27
-# Arrays of more than this are a mistake: take a subset, or read an `ImageFolder` batch by batch.
+# Arrays of more than this are a mistake: take a subset, or stream.
 MAX_BYTES = 16 * 2**30
 
 
@@ -27,16 +28,18 @@ class ImageFolder(NamedTuple):
         if num_bytes > MAX_BYTES:
             raise ValueError(
                 f"{len(indices)} images of {side}x{side} pixels need {num_bytes / 2**30:.0f} GiB; "
-                "ask for fewer (num_train, num_test), or read an ImageFolder batch by batch"
+                "ask for fewer (num_train, num_test), or load with streamed=True"
             )
         images = np.empty((len(indices), side, side, 3), np.float32)
-        for row, index in enumerate(indices):
-            images[row] = read_image(self.paths[index], side)
+        # Decoders let other threads run meanwhile.
+        with ThreadPoolExecutor() as pool:
+            for row, image in enumerate(pool.map(lambda index: read_image(self.paths[index], side), indices)):
+                images[row] = image
         return Split(images, self.labels[indices])
 
     def part(self, *, side: int) -> Part:
         """All of it as a part."""
-        return Part(len(self.paths), lambda indices: self.read(indices, side=side))
+        return Part(len(self.paths), lambda indices: self.read(indices, side=side), self.labels)
 
 
 def image_folder(folder: str | Path, *, classes: tuple[str, ...] | None = None) -> ImageFolder:
@@ -85,7 +88,8 @@ def tiny_imagenet_val(folder: Path) -> ImageFolder:
     for number, line in enumerate(_read_lines(table), start=1):
         name, _, rest = line.partition("\t")
         label = numbers.get(rest.split("\t")[0])
-        if label is None:
+        # A name with a folder in it would lead out of this one.
+        if label is None or name in ("", "..") or Path(name).name != name:
             raise bad_file(table, expected=f"file and class in line {number}", found=repr(line[:60]))
         paths.append(root / "val" / "images" / name)
         labels.append(label)

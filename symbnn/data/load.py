@@ -15,6 +15,7 @@ from symbnn.data import bundled, uci
 from symbnn.data.base import DataError, Dataset, Part, Parts, Split, empty_part, normalise, statistics
 from symbnn.data.catalogue import read_catalogue
 from symbnn.data.images import IMAGES, read_images
+from symbnn.data.streamed import Streamed
 
 DATA_DIR_VARIABLE = "SYMBNN_DATA_DIR"
 
@@ -30,17 +31,21 @@ def load(
     resize: int | None = None,
     normalised: bool = False,
     test_only: bool = False,
+    streamed: bool = False,
 ) -> Dataset:
     """The data set `name` (see `describe`) as arrays.
 
     `num_train` and `num_test` draw subsets by `seed`. `resize` is the side of the images: block averages, or
     scaled and cropped where images come as files. `normalised` inputs have mean 0 and variance 1 per channel
     over the training part. `test_only` leaves the training part empty and does not look for its files.
+    `streamed` inputs stay on disk (see `Streamed`): for images by class in folders, such as ImageNet.
     """
     names.lookup(dict.fromkeys(known()), name, "data set")
     is_image = name == "digits" or name in IMAGES
     if not is_image and (resize is not None or test_only):
         raise ValueError(f"resize and test_only are for sets of images; {name} is none")
+    if streamed and (not is_image or flatten or normalised):
+        raise ValueError("streamed inputs are images as they are: neither flattened nor normalised")
     if name in bundled.TOYS:
         dataset = bundled.toy(name, bundled.TOYS[name], num_train=num_train, num_test=num_test, seed=seed)
     elif name.startswith("uci/"):
@@ -49,7 +54,7 @@ def load(
         dataset = uci.read_uci(folder, name, num_rows=rows, num_train=num_train, num_test=num_test, seed=seed)
     else:
         parts = bundled.digits() if name == "digits" else _image_parts(name, data_dir, resize, test_only)
-        dataset = _image_dataset(name, parts, num_train, num_test, seed, resize)
+        dataset = _image_dataset(name, parts, num_train, num_test, seed, resize, streamed)
     if normalised:
         if not len(dataset.train.targets):
             raise ValueError(f"{name}: without a training part there are no statistics; use data.normalise")
@@ -93,20 +98,38 @@ def _image_parts(name: str, data_dir: str | Path | None, resize: int | None, tes
 
 
 def _image_dataset(
-    name: str, parts: Parts, num_train: int | None, num_test: int | None, seed: int, resize: int | None
+    name: str,
+    parts: Parts,
+    num_train: int | None,
+    num_test: int | None,
+    seed: int,
+    resize: int | None,
+    streamed: bool,
 ) -> Dataset:
-    train = _subset(parts.train, num_train, [seed, 0], "num_train", resize)
-    test = _subset(parts.test, num_test, [seed, 1], "num_test", resize)
+    take = _stream if streamed else _read
+    train = take(parts.train, _subset(parts.train, num_train, [seed, 0], "num_train"), resize)
+    test = take(parts.test, _subset(parts.test, num_test, [seed, 1], "num_test"), resize)
     num_classes = IMAGES[name].num_classes if name in IMAGES else 10
     return Dataset(name, train, test, num_classes, tuple(test.inputs.shape[1:]))
 
 
-def _subset(part: Part, num: int | None, seed: list[int], name: str, resize: int | None) -> Split:
+def _subset(part: Part, num: int | None, seed: list[int], name: str) -> np.ndarray:
     if num is not None and not 0 < num <= part.num:
         raise ValueError(f"{name} is at least 1 and at most {part.num}, got {num}")
-    indices = np.arange(part.num) if num is None else np.random.default_rng(seed).permutation(part.num)[:num]
+    return np.arange(part.num) if num is None else np.random.default_rng(seed).permutation(part.num)[:num]
+
+
+def _read(part: Part, indices: np.ndarray, resize: int | None) -> Split:
     split = part.read(indices)
     return split if resize is None else split._replace(inputs=_pool(split.inputs, resize))
+
+
+def _stream(part: Part, indices: np.ndarray, resize: int | None) -> Split:
+    if part.targets is None:
+        raise ValueError("streamed: this source does not tell labels without reading images; use a folder")
+    shape = _read(part, indices[:1], resize).inputs.shape[1:]
+    inputs = Streamed(lambda chosen: _read(part, indices[chosen], resize).inputs, (len(indices), *shape))
+    return Split(inputs, part.targets[indices])
 
 
 def _pool(images: np.ndarray, side: int) -> np.ndarray:

@@ -5,15 +5,17 @@ the run (method, settings, data, key) and refuses any other.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 
-from symbnn.io.files import ArtefactError, problem, remove_parts, write_text
+from symbnn.io.files import ArtefactError, parse_json, problem, remove_parts, write_text
 from symbnn.io.trees import load_tree, save_tree
 
 MANIFEST = "manifest.json"
+CHUNK = re.compile(r"chunk-(\d{6,})\.safetensors")
 
 
 class ChunkStore:
@@ -48,7 +50,7 @@ class ChunkStore:
         """The fingerprint of the run the directory belongs to; None if it belongs to none yet."""
         path = self.directory / MANIFEST
         try:
-            return dict(json.loads(path.read_text(encoding="utf-8"))["fingerprint"])
+            return dict(parse_json(path.read_bytes())["fingerprint"])
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -80,9 +82,9 @@ class ChunkStore:
         save_tree(self._path(index), arrays, {"index": index})
 
     def indices(self) -> Iterator[int]:
-        """Numbers of the chunks there are, in order."""
-        files = self.directory.glob("chunk-*.safetensors")
-        yield from sorted(int(path.stem.removeprefix("chunk-")) for path in files)
+        """Numbers of the chunks there are, in order; files that others put there are passed over."""
+        matches = (CHUNK.fullmatch(path.name) for path in self.directory.glob("chunk-*"))
+        yield from sorted(int(match[1]) for match in matches if match)
 
     def _path(self, index: int) -> Path:
         if index < 0:

@@ -1,10 +1,12 @@
 """Files that are whole or absent: written aside, flushed to the disk, then renamed into place."""
 
 import contextlib
+import json
 import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 PART_SUFFIX = ".part"
 
@@ -47,6 +49,14 @@ def write_text(path: Path, text: str) -> None:
     """Write a small text file atomically."""
     with replacing(path) as part:
         part.write_text(text, encoding="utf-8")
+
+
+def parse_json(text: str | bytes) -> Any:
+    """JSON, or a `ValueError`: also for text that is nested deeper than Python follows."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
 
 
 def remove_parts(directory: Path) -> None:

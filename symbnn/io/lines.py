@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from symbnn.io.files import problem
+from symbnn.io.files import parse_json, problem
 
 
 def append_line(path: str | Path, record: Mapping[str, Any]) -> None:
@@ -48,7 +48,7 @@ def read_lines(path: str | Path) -> list[dict[str, Any]]:
     records = []
     for number, line in enumerate(content.split(b"\n")[:-1], start=1):
         try:
-            records.append(json.loads(line))
+            records.append(parse_json(line))
         except ValueError as error:
             raise problem(
                 path,

@@ -39,12 +39,14 @@ def load_posterior(
     path = Path(path)
     known = {cls.__name__: cls for cls in (*KNOWN, *classes)}
     name = read_metadata(path).get(FIELD)
-    if name not in known:
+    if not isinstance(name, str) or name not in known:
         raise problem(
             path,
             expected="a posterior",
-            found=repr(name) if name else "another tree",
-            advice=names.nearest(name, known) if name else "read it with `load_tree`",
+            found=repr(name)[:100] if name else "another tree",
+            advice=names.nearest(name, known) if isinstance(name, str) else "read it with `load_tree`",
         )
     posterior, stored = load_tree(path, sharding=sharding, classes=known.values())
+    if not isinstance(stored.get("user"), dict):
+        raise problem(path, expected="metadata", found=repr(stored)[:100], advice="save the posterior again")
     return posterior, stored["user"]

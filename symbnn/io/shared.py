@@ -91,6 +91,18 @@ def load_shared(path: str | Path) -> tuple[SharedTables, dict[str, Any]]:
             found="another tree of symbnn",
             advice="read it with `io.load_tree`, or give the file that the last training stage wrote",
         )
+    try:
+        return _tables(arrays, stored["fixed"]), dict(stored["user"])
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise problem(
+            path,
+            expected="the tables of shared weights",
+            found=f"{type(error).__name__}: {error}",
+            advice="delete it and run the stage that made it again",
+        ) from error
+
+
+def _tables(arrays: Mapping[str, Any], shapes: list[Any]) -> SharedTables:
     num_components = len(arrays["components"])
     labels = arrays["labels"]
     outlier_indices = arrays.get("indices", np.flatnonzero(labels == num_components))
@@ -99,18 +111,15 @@ def load_shared(path: str | Path) -> tuple[SharedTables, dict[str, Any]]:
     ellipses = arrays["ellipses"]
     blends = ellipses["blends"]
     last = 1 - blends.sum(axis=1, keepdims=True, dtype=np.float32)
-    return (
-        SharedTables(
-            components=arrays["components"],
-            labels=labels,
-            outlier_indices=outlier_indices.astype(np.uint32),
-            outliers=arrays["outliers"],
-            ellipse_indices=ellipses["indices"],
-            ellipse_components=ellipses["components"],
-            ellipse_weights=np.concatenate([blends, last], axis=1),
-            fixed=_nested(arrays["fixed"], stored["fixed"]),
-        ),
-        stored["user"],
+    return SharedTables(
+        components=arrays["components"],
+        labels=labels,
+        outlier_indices=outlier_indices.astype(np.uint32),
+        outliers=arrays["outliers"],
+        ellipse_indices=ellipses["indices"],
+        ellipse_components=ellipses["components"],
+        ellipse_weights=np.concatenate([blends, last], axis=1),
+        fixed=_nested(arrays["fixed"], shapes),
     )
 
 

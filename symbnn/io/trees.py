@@ -20,10 +20,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from symbnn import tree as named
-from symbnn.io.files import ArtefactError, problem, replacing
+from symbnn.io.files import ArtefactError, parse_json, problem, replacing
 from symbnn.io.structure import array_nodes, describe, rebuild
 
 FORMAT = 1
+KINDS = ("jax", "numpy", "key")
+SUMMARY = {"dtype", "shape", "sha256"}
 ADVICE = "delete it and run the stage that made it again"
 DTYPES = (
     *("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),
@@ -72,8 +74,7 @@ def load_tree(
     path = Path(path)
     with _opened(path) as file:
         description = _description(path, file)
-        nodes = array_nodes(description["tree"])
-        summaries = description["arrays"]
+        nodes, summaries = _nodes(path, description), description["arrays"]
         if nodes.keys() != summaries.keys() or set(file.keys()) != nodes.keys():
             raise _damaged(path, f"the arrays {sorted(summaries)}", f"the arrays {sorted(file.keys())}")
         leaves = {
@@ -82,7 +83,7 @@ def load_tree(
         }
     try:
         tree = rebuild(description["tree"], leaves, {cls.__name__: cls for cls in classes})
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise problem(
             path,
             expected="the fields of this version's classes",
@@ -122,15 +123,35 @@ def _description(path: Path, file: Any) -> dict[str, Any]:
     text = header["symbnn"]
     if hashlib.sha256(text.encode()).hexdigest() != header.get("symbnn_sha256"):
         raise _damaged(path, "a header that matches its checksum", "another checksum")
-    description = json.loads(text)
-    if description["format"] != FORMAT:
+    try:
+        description = parse_json(text)
+        number, version = description["format"], description["versions"]["symbnn"]
+        is_complete = all(isinstance(description[name], dict) for name in ("tree", "arrays", "metadata"))
+    except (ValueError, KeyError, TypeError) as error:
+        raise _damaged(path, "the description of a tree", f"{type(error).__name__}: {error}") from error
+    if number != FORMAT:
         raise problem(
             path,
             expected=f"format {FORMAT}",
-            found=f"format {description['format']} of symbnn {description['versions']['symbnn']}",
+            found=f"format {number} of symbnn {version}",
             advice="read it with that version",
         )
+    if not is_complete:
+        raise _damaged(path, "the description of a tree", "another description")
     return description
+
+
+def _nodes(path: Path, description: dict[str, Any]) -> dict[str, Any]:
+    """Array nodes by name. A checksum is no signature: whoever forges the tree can forge it too."""
+    try:
+        nodes = array_nodes(description["tree"])
+        is_known = all(node["kind"] in KINDS for node in nodes.values())
+        is_summed = all(summary.keys() == SUMMARY for summary in description["arrays"].values())
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise _damaged(path, "the description of a tree", f"{type(error).__name__}: {error}") from error
+    if not (is_known and is_summed):
+        raise _damaged(path, "arrays with dtype, shape and checksum", "others")
+    return nodes
 
 
 def _checked(path: Path, file: Any, name: str, summary: dict[str, Any]) -> np.ndarray:
@@ -160,7 +181,12 @@ def _restore(path: Path, name: str, node: dict[str, Any], array: np.ndarray, sha
             advice="load it inside `jax.enable_x64(True)`",
         )
     placed = jax.device_put(array, sharding)
-    return jax.random.wrap_key_data(placed, impl=node["implementation"]) if node["kind"] == "key" else placed
+    if node["kind"] != "key":
+        return placed
+    try:
+        return jax.random.wrap_key_data(placed, impl=node["implementation"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise _damaged(path, f"a random key in {name!r}", str(error)) from error
 
 
 def _in_form(path: Path, like: Any, tree: Any) -> Any:

@@ -15,13 +15,15 @@ import jax
 import numpy as np
 
 from symbnn import tree
-from symbnn.io.files import ArtefactError, problem, remove_parts, write_text
+from symbnn.io.files import ArtefactError, parse_json, problem, remove_parts, write_text
 from symbnn.io.trees import load_tree, save_tree
 from symbnn.types import Samples
 
 MANIFEST = "zoo.json"
 FIELDS = ("description", "num_networks", "shard_size", "precision", "shards")
 PRECISIONS = ("float16", "float32")
+# A manifest is a small file: one that speaks of more would fill the memory with their numbers.
+MOST_SHARDS = 1_000_000
 ADVICE = "delete the shard and fill the zoo again"
 
 
@@ -187,8 +189,8 @@ class Zoo:
     def _manifest(self) -> dict[str, Any]:
         path = self.directory / MANIFEST
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            return {name: content[name] for name in FIELDS}
+            content = parse_json(path.read_bytes())
+            return _checked({name: content[name] for name in FIELDS})
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise problem(
                 path,
@@ -199,6 +201,22 @@ class Zoo:
 
     def _keep(self, manifest: Mapping[str, Any]) -> None:
         write_text(self.directory / MANIFEST, json.dumps(manifest, indent=1) + "\n")
+
+
+def _checked(manifest: dict[str, Any]) -> dict[str, Any]:
+    """The manifest; `ValueError` if it says what no zoo says."""
+    for name in ("num_networks", "shard_size"):
+        if type(manifest[name]) is not int or manifest[name] < 1:
+            raise ValueError(f"{name} is {str(manifest[name])[:40]}")
+    num_shards = -(-manifest["num_networks"] // manifest["shard_size"])
+    if num_shards > MOST_SHARDS:
+        raise ValueError(f"{num_shards} shards; at most {MOST_SHARDS} are expected")
+    if not isinstance(manifest["description"], dict):
+        raise ValueError("description is no table")
+    for index, entry in manifest["shards"].items():
+        if not 0 <= int(index) < num_shards or entry.keys() != set(Shard._fields):
+            raise ValueError(f"the entry of shard {index[:20]} is none")
+    return manifest
 
 
 def _narrowed(name: str, leaf: Any, precision: str) -> np.ndarray:

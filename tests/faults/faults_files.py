@@ -34,59 +34,23 @@ MOST_BYTES = 64 * 2**20
 DEBUG = CONFIGS["debug"][1]
 
 Reader = Callable[[], Any]
+Damage = Callable[[bytes, random.Random], bytes]
 
 
 def faults() -> Iterator[Fault]:
     """One row for every format."""
     warnings.simplefilter("ignore")
     for name in (*FORMATS, "uci"):
-        yield _tried(f"{name} files", lambda folder, name=name: _dataset(folder, name), data.DataError)
+        yield tried(f"{name} files", lambda folder, name=name: _dataset(folder, name), data.DataError)
     for name, make in ARTEFACTS.items():
-        yield _tried(name, make, io.ArtefactError)
-    yield _tried("run.json", _run_file, ValueError)
-
-
-def _tried(name: str, make: Callable[[Path], tuple[Reader, list[Path]]], error: type[Exception]) -> Fault:
-    """Damage the files that `make` writes, one damage at a time, and read."""
-    source, survived, refused = random.Random(name), 0, 0
-    crashes: dict[str, int] = {}
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as patches:
-        _small_sets(patches)
-        read, paths = make(Path(folder))
-        read()
-        for _ in range(NUM_DAMAGES):
-            path = source.choice(paths)
-            whole = path.read_bytes()
-            path.write_bytes(damaged(whole, source))
-            crash = _attempt(read, error)
-            refused += crash == "refused"
-            survived += crash in ("", "refused")
-            if crash not in ("", "refused"):
-                crashes[crash] = crashes.get(crash, 0) + 1
-            path.write_bytes(whole)
-    note = f"{refused} refused by name, the others read" + "".join(f"; {k}: {v}" for k, v in crashes.items())
-    return Fault(f"damaged {name}", NUM_DAMAGES, survived, note)
-
-
-def _attempt(read: Reader, error: type[Exception]) -> str:
-    """`refused`, nothing if it was read, else what went wrong."""
-    tracemalloc.start()
-    try:
-        read()
-        outcome = ""
-    except error as refusal:
-        outcome = "refused" if str(refusal).count("\n") == 0 else "refused in several lines"
-    except Exception as crash:
-        outcome = f"{type(crash).__name__}"
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    return outcome if peak < MOST_BYTES else f"{peak / 2**20:.0f} MiB"
+        yield tried(name, make, io.ArtefactError)
+    yield tried("run.json", _run_file, ValueError)
 
 
 def damaged(content: bytes, source: random.Random) -> bytes:
-    """Cut, flipped, overwritten, lengthened, or with a number of the header made huge."""
+    """Cut, flipped, overwritten, lengthened, nested deep, or with a number of the header made huge."""
     spoiled = bytearray(content)
-    kind = source.choice(("cut", "flip", "noise", "longer", "huge", "empty", "doubled"))
+    kind = source.choice(("cut", "flip", "noise", "longer", "huge", "empty", "doubled", "deep"))
     place = source.randrange(max(len(spoiled), 1))
     if kind == "cut":
         return bytes(spoiled[:place])
@@ -103,7 +67,51 @@ def damaged(content: bytes, source: random.Random) -> bytes:
         return b""
     if kind == "doubled":
         return content + content
+    if kind == "deep":
+        return source.choice((b"[", b'{"a":')) * 100_000 + b"\n"
     return bytes(spoiled)
+
+
+def tried(
+    name: str,
+    make: Callable[[Path], tuple[Reader, list[Path]]],
+    error: type[Exception],
+    damage: Damage = damaged,
+) -> Fault:
+    """Damage the files that `make` writes, one damage at a time, and read."""
+    source, survived, refused = random.Random(name), 0, 0
+    crashes: dict[str, int] = {}
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as patches:
+        _small_sets(patches)
+        read, paths = make(Path(folder))
+        read()
+        for _ in range(NUM_DAMAGES):
+            path = source.choice(paths)
+            whole = path.read_bytes()
+            path.write_bytes(damage(whole, source))
+            crash = attempt(read, error)
+            refused += crash == "refused"
+            survived += crash in ("", "refused")
+            if crash not in ("", "refused"):
+                crashes[crash] = crashes.get(crash, 0) + 1
+            path.write_bytes(whole)
+    note = f"{refused} refused by name, the others read" + "".join(f"; {k}: {v}" for k, v in crashes.items())
+    return Fault(name if damage is not damaged else f"damaged {name}", NUM_DAMAGES, survived, note)
+
+
+def attempt(read: Reader, error: type[Exception]) -> str:
+    """`refused`, nothing if it was read, else what went wrong."""
+    tracemalloc.start()
+    try:
+        read()
+        outcome = ""
+    except error as refusal:
+        outcome = "refused" if str(refusal).count("\n") == 0 else "refused in several lines"
+    except Exception as crash:
+        outcome = f"{type(crash).__name__}"
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return outcome if peak < MOST_BYTES else f"{peak / 2**20:.0f} MiB"
 
 
 def _small_sets(patches: ExitStack) -> None:
