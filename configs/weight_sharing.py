@@ -156,15 +156,15 @@ CONFIGS = {
         _residual("cifar100", "wrn28_10", Published(40354, 341, 2390, 0.805, 0.798, 0.0432)),
     ),
     "imagenet_resnet18": (
-        "the paper's row: 224-pixel images, which must fit in memory; for accelerators",
+        "the paper's row: 224-pixel images, streamed from a folder; for accelerators",
         _residual("imagenet", "resnet18", Published(23013, 10885, 2217, 0.681, 1.253, 0.019), batch_size=256),
     ),
     "imagenet_resnet50": (
-        "the paper's row: 224-pixel images, which must fit in memory; for accelerators",
+        "the paper's row: 224-pixel images, streamed from a folder; for accelerators",
         _residual("imagenet", "resnet50", Published(37172, 56873, 3250, 0.751, 0.961, 0.029), batch_size=256),
     ),
     "imagenet_vit_b16": (
-        "the paper's row: 224-pixel images, which must fit in memory; for accelerators",
+        "the paper's row: 224-pixel images, streamed from a folder; for accelerators",
         _residual("imagenet", "vit_b16", Published(9765, 338329, 5440, 0.7601, 0.901, 0.064), batch_size=256),
     ),
 }

@@ -13,7 +13,7 @@ from jaxtyping import Array
 from configs.weight_sharing import WeightSharing
 from configs.weight_sharing_parts import SharedNetwork
 from symbnn import data, density, io, keys, models, tree
-from symbnn.data import Split
+from symbnn.data import Split, Streamed
 from symbnn.density import Batch
 from symbnn.inference.recipe import Recipe
 from symbnn.inference.training import Loss
@@ -21,7 +21,7 @@ from symbnn.models import Model
 from symbnn.posteriors.base import check_same_shapes
 from symbnn.types import Key, Params
 
-# Images of these sets come as files of any size; networks see squares of this side.
+# Images of these sets come as files of any size, which stay on disk; networks see squares of this side.
 SIDES = {"imagenet": 224}
 TORCH_SUFFIXES = (".pt", ".pth", ".bin")
 
@@ -69,7 +69,7 @@ class Problem:
         self.target = density.target(
             self.model, train, likelihood=_likelihood(), prior=_prior(config.pretraining.prior_std)
         )
-        self.inputs, self.labels = jnp.asarray(test.inputs), jnp.asarray(test.targets)
+        self.inputs, self.labels = _placed(test.inputs), jnp.asarray(test.targets)
 
     def recipe(self, epochs: int, learning_rate: float, optimizer: str = "adam") -> Recipe:
         """A recipe with the batch size and schedule of the config."""
@@ -105,7 +105,7 @@ class Problem:
                 f"--judging.outside {name} has inputs of shape {found.input_shape}; "
                 f"expected {self.data.input_shape}"
             )
-        return jnp.asarray(found.test.inputs)
+        return _placed(found.test.inputs)
 
 
 # The same objects for every seed: compiled training steps are known by them.
@@ -173,7 +173,12 @@ def _load(config: WeightSharing, name: str, seed: int, *, test_only: bool = Fals
         seed=seed,
         resize=SIDES.get(name),
         test_only=test_only and name != "digits",
+        streamed=name in SIDES,
     )
+
+
+def _placed(inputs: Any) -> Any:
+    return inputs if isinstance(inputs, Streamed) else jnp.asarray(inputs)
 
 
 def _split(train: Split, test: Split, holdout: int) -> tuple[Split, Split]:

@@ -3,12 +3,14 @@
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from configs.weight_sharing import WeightSharing
 from experiments.tables import Cell, Row, Table
 from experiments.weight_sharing_problem import Problem
 from symbnn import evaluate, keys, sharing, tree
+from symbnn.data import Streamed
 from symbnn.sharing import SharedWeights, Stochastic
 from symbnn.types import Params
 
@@ -82,20 +84,27 @@ def _predict(
 ) -> tuple[jax.Array, list[float]]:
     """Mean probabilities over draws, and the accuracy of each draw if there are labels.
 
-    A bare network is one draw. Only the sum is kept, so memory does not grow with the number of draws.
+    A bare network is one draw. Only the sum is kept, so memory does not grow with the number of draws; inputs
+    on disk are read once, block by block.
     """
     apply = problem.model.apply
+    blocks = inputs.blocks() if isinstance(inputs, Streamed) else [inputs]
     if not hasattr(posterior, "sample"):
-        return evaluate.predict(apply, tree.stack([posterior]), inputs), []
+        network = tree.stack([posterior])
+        return jnp.concatenate([evaluate.predict(apply, network, block) for block in blocks]), []
     num = problem.config.judging.num_draws
-    total: Any = 0.0
-    accuracies = []
-    for key in keys.indexed(keys.named(problem.key, "draws"), 0, num):
-        probs = evaluate.predict(apply, _draw(posterior, key), inputs)
-        total = total + probs
-        if labels is not None:
-            accuracies.append(float(evaluate.accuracy(probs, labels)))
-    return total / num, accuracies
+    means, num_right, done = [], np.zeros(num), 0
+    for block in blocks:
+        total: Any = 0.0
+        for draw, key in enumerate(keys.indexed(keys.named(problem.key, "draws"), 0, num)):
+            probs = evaluate.predict(apply, _draw(posterior, key), block)
+            total = total + probs
+            if labels is not None:
+                right = evaluate.accuracy(probs, labels[done : done + len(block)])
+                num_right[draw] += len(block) * float(right)
+        means.append(total / num)
+        done += len(block)
+    return jnp.concatenate(means), [] if labels is None else list(num_right / done)
 
 
 @jax.jit

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from symbnn import tree
+from symbnn.data import Streamed
 from symbnn.density.chunked import default_chunk_size, sum_over_chunks
 from symbnn.density.likelihoods import Likelihood, categorical
 from symbnn.density.priors import Prior, gaussian_prior
@@ -57,6 +58,8 @@ def target(
 ) -> Target:
     """The posterior of `model` given `data` (anything with `inputs` and `targets`).
 
+    Inputs that are `data.Streamed` stay on disk: for methods that train by minibatches.
+
     Defaults: categorical likelihood, N(0, 1) prior, temperature 1, chunks with 16 MB of activations.
     """
     likelihood = categorical() if likelihood is None else likelihood
@@ -75,6 +78,11 @@ def target(
         return likelihood.log_prob(model.apply(params, inputs), targets)
 
     def log_likelihood(params: Params, batch: Batch | None = None, weights: Any = None) -> Float[Array, ""]:
+        if batch is None and isinstance(full.inputs, Streamed):
+            raise ValueError(
+                "the inputs stay on disk, so their log-likelihood cannot be summed in one program; load them "
+                "into memory, or use a method that trains by minibatches"
+            )
         inputs, targets = full if batch is None else batch
         return sum_over_chunks(examples, params, inputs, targets, weights, chunk_size=size)
 
@@ -129,13 +137,14 @@ def _check_data(data: Any, likelihood: Likelihood, model: Any, shapes: Any) -> B
     dtypes = {str(leaf.dtype): name for name, leaf in tree.named_leaves(_weights(shapes)).items()}
     if len(dtypes) > 1:
         raise ValueError(f"the network mixes dtypes; one leaf of each: {dtypes}")
-    inputs, targets = np.asarray(data.inputs), np.asarray(data.targets)
+    streamed = isinstance(data.inputs, Streamed)
+    inputs, targets = data.inputs if streamed else np.asarray(data.inputs), np.asarray(data.targets)
     if inputs.shape[0] == 0 or inputs.shape[0] != targets.shape[0]:
         raise ValueError(
             f"inputs and targets must have the same positive length; got {inputs.shape} and {targets.shape}"
         )
-    cast = jnp.asarray(inputs, next(iter(dtypes)))
-    outputs = jax.eval_shape(model.apply, shapes, cast).shape
+    cast = inputs if streamed else jnp.asarray(inputs, next(iter(dtypes)))
+    outputs = jax.eval_shape(model.apply, shapes, jax.ShapeDtypeStruct(cast.shape, cast.dtype)).shape
     if likelihood.has_labels:
         return Batch(cast, jnp.asarray(_check_labels(targets, outputs, likelihood), jnp.int32))
     targets = targets[:, None] if targets.ndim == 1 else targets

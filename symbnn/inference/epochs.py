@@ -3,7 +3,8 @@
 A `lax.scan` over the steps of an epoch, `vmap`ped over members, costs next to nothing per step: right for
 small networks and for accelerators. On a CPU, convolutions inside a compiled loop take more than twice their
 time outside (github.com/jax-ml/jax/issues/12868; a step of LeNet on 256 images: 0.42 s against 0.17 s, and
-0.17 s again once the loop is unrolled to the end). There the host steps, one compiled step after the other.
+0.17 s again once the loop is unrolled to the end). There the host steps, one compiled step after the other;
+so it does if the inputs stay on disk, as it must fetch every batch.
 """
 
 import functools
@@ -18,6 +19,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr
 from jaxtyping import Array, Float
 
 from symbnn import tree
+from symbnn.data import Streamed
 from symbnn.density import Batch
 from symbnn.inference.recipe import Recipe
 from symbnn.types import Key, Params
@@ -52,7 +54,8 @@ def advance(
     first_epoch: int,
 ) -> tuple[TrainingState, Float[Array, "members epochs"]]:
     """`num_epochs` more epochs of every member, with the mean loss of each; `state` is used up."""
-    follow = step_epochs if is_slow_in_loops(loss, recipe, state, member_keys, data) else scan_epochs
+    by_host = isinstance(data.inputs, Streamed) or is_slow_in_loops(loss, recipe, state, member_keys, data)
+    follow = step_epochs if by_host else scan_epochs
     return follow(loss, recipe, num_epochs, state, member_keys, data, first_epoch)
 
 
@@ -75,8 +78,7 @@ def scan_epochs(
 
         def step(state: TrainingState, inputs: tuple[Array, Key]) -> tuple[TrainingState, Array]:
             indices, step_key = inputs
-            batch = Batch(data.inputs[indices], data.targets[indices])
-            return _step(loss, optimizer, state, batch, step_key)
+            return _step(loss, optimizer, state, fetch(data, indices), step_key)
 
         state, values = jax.lax.scan(step, state, (batches, step_keys))
         return state, jnp.mean(values)
@@ -102,14 +104,18 @@ def step_epochs(
         batches, step_keys = _shuffles(recipe, data.inputs.shape[0], member_keys, epoch)
         values: list[Array] = []
         for index, indices in enumerate(np.asarray(batches).swapaxes(0, 1)):
-            batch = Batch(data.inputs[indices], data.targets[indices])
-            state, value = _one_step(loss, recipe, state, batch, step_keys, index)
+            state, value = _one_step(loss, recipe, state, fetch(data, indices), step_keys, index)
             # One step ahead of the device, so that it never waits; no more, as every batch takes memory.
             if values:
                 values[-1].block_until_ready()
             values.append(value)
         losses.append(jnp.mean(jnp.stack(values), axis=0))
     return state, jnp.stack(losses, axis=1)
+
+
+def fetch(data: Batch, indices: Any) -> Batch:
+    """The examples at `indices`."""
+    return Batch(data.inputs[indices], data.targets[indices])
 
 
 def is_slow_in_loops(loss: Loss, recipe: Recipe, state: TrainingState, member_keys: Key, data: Batch) -> bool:

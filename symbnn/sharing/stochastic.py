@@ -11,7 +11,7 @@ shared is trained too."""
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -23,9 +23,9 @@ from jaxtyping import Array, Float
 from symbnn import keys
 from symbnn.density import Batch, Target
 from symbnn.inference.base import ProgressCallback
+from symbnn.inference.epochs import Loss, fetch
 from symbnn.inference.recipe import Recipe
 from symbnn.inference.training import (
-    Loss,
     NetworkLoss,
     Problem,
     Trained,
@@ -181,28 +181,28 @@ def gradient_magnitudes(
     network, statistics = split_statistics(stochastic.params)
     scales = jnp.log(jnp.expm1(stochastic.stds))
     weights = {"network": network, "scales": scales}
-    batches = random_batches(key, target.num_data, num_batches, batch_size)
-    return _mean_magnitude(loss, weights, statistics, target.data, batches, keys.indexed(key, 0, num_batches))
+    total = jnp.zeros(stochastic.layout.num_weights)
+    for batch, batch_key in random_batches(key, target.data, num_batches, batch_size):
+        total = _add_magnitude(total, loss, weights, statistics, batch, batch_key)
+    return total / num_batches
 
 
-@functools.partial(jax.jit, static_argnames="loss")
-def _mean_magnitude(
-    loss: StochasticLoss, weights: Params, statistics: Params, data: Batch, batches: Array, batch_keys: Key
+@functools.partial(jax.jit, static_argnames="loss", donate_argnames="total")
+def _add_magnitude(
+    total: Array, loss: StochasticLoss, weights: Params, statistics: Params, batch: Batch, key: Key
 ) -> Float[Array, " n"]:
-    def step(total: Array, inputs: Any) -> tuple[Array, None]:
-        indices, batch_key = inputs
-        batch = Batch(data.inputs[indices], data.targets[indices])
-        gradient, _ = jax.grad(loss, has_aux=True)(weights, statistics, batch, batch_key)
-        return total + jnp.abs(flatten(loss.layout, join_statistics(gradient["network"], statistics))), None
-
-    total, _ = jax.lax.scan(step, jnp.zeros(loss.layout.num_weights), (batches, batch_keys))
-    return total / len(batches)
+    gradient, _ = jax.grad(loss, has_aux=True)(weights, statistics, batch, key)
+    return total + jnp.abs(flatten(loss.layout, join_statistics(gradient["network"], statistics)))
 
 
-def random_batches(key: Key, num_data: int, num_batches: int, batch_size: int) -> Array:
-    """Indices (batches, size) of random examples; a batch is never larger than the data."""
+def random_batches(key: Key, data: Batch, num_batches: int, batch_size: int) -> Iterator[tuple[Batch, Key]]:
+    """Random examples with a key each; a batch is never larger than the data."""
+    num_data = data.inputs.shape[0]
     shape = (num_batches, min(batch_size, num_data))
-    return jax.random.randint(keys.named(key, "batches"), shape, 0, num_data)
+    indices = np.asarray(jax.random.randint(keys.named(key, "batches"), shape, 0, num_data))
+    batch_keys = keys.indexed(key, 0, num_batches)
+    for index in range(num_batches):
+        yield fetch(data, indices[index]), batch_keys[index]
 
 
 def train_one(

@@ -147,23 +147,17 @@ def component_gradients(
     key: Key, target: Target, shared: SharedWeights, *, num_batches: int = 8, batch_size: int = 256
 ) -> np.ndarray:
     """(batches, k, 2): gradient of the loss in every centre, each batch with its own draw; for `merge`."""
-    batches = random_batches(key, target.num_data, num_batches, batch_size)
-    batch_keys = keys.indexed(key, 0, num_batches)
-    return np.asarray(_gradients(problem_of(target), shared, target.data, batches, batch_keys), np.float64)
+    problem = problem_of(target)
+    batches = random_batches(key, target.data, num_batches, batch_size)
+    return np.stack([np.asarray(_gradient(problem, shared, *each), np.float64) for each in batches])
 
 
 @functools.partial(jax.jit, static_argnames="problem")
-def _gradients(
-    problem: Problem, shared: SharedWeights, data: Batch, batches: Array, batch_keys: Key
-) -> Float[Array, "b k 2"]:
-    def loss(means: Array, batch: Batch, key: Key) -> Array:
+def _gradient(problem: Problem, shared: SharedWeights, batch: Batch, key: Key) -> Float[Array, "k 2"]:
+    def loss(means: Array) -> Array:
         return negative_log_likelihood(problem, dataclasses.replace(shared, means=means), batch, key)[0]
 
-    def one(inputs: Any) -> Array:
-        indices, key = inputs
-        return jax.grad(loss)(shared.means, Batch(data.inputs[indices], data.targets[indices]), key)
-
-    return jax.lax.map(one, (batches, batch_keys))
+    return jax.grad(loss)(shared.means)
 
 
 def _inverse_softplus(values: Array) -> Array:
