@@ -25,6 +25,9 @@ class Pruning:
     compact: Compact = Compact()
     num_networks: int = bounded(40, 1, 1_000_000)
     """HMC samples that curves are averaged over, evenly spaced; also the number of random rankings."""
+    posteriors: str | None = None
+    """Run directory of `compact_posterior` with the same settings, whose posteriors are taken; by default
+    they are made."""
     seed: int = bounded(0, 0, 2**31 - 1)
     """The one seed that everything random derives from."""
 

@@ -7,6 +7,7 @@ units. Magnitude |w|, signal-to-noise |w|/σ and chance stand beside them. Figur
 Bamler (2023).
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from configs.pruning import Pruning
 from experiments import cli, stages, weight_ranking
 from experiments.figures import pruning as figures
 from experiments.present import present
-from experiments.rundir import Run, open_run
+from experiments.rundir import Run, borrowed_stage, open_run
 from experiments.stages import Problem
 from experiments.tables import Cell, Row, Table
 from experiments.weight_ranking import ALIGNED, LEVELS, MAGNITUDE, RANDOM, RAW, SIGNAL_TO_NOISE, Labelled
@@ -40,9 +41,17 @@ def run(config: Pruning, rundir: Path | str) -> Table:
     """All stages of the study; returns the table of the mean network."""
     with open_run("pruning", config, rundir) as opened:
         problem = Problem(config)
-        hmc = opened.stage("hmc", lambda: stages.sample(problem, opened.directory / "chunks"))
-        ensemble = opened.stage("ensemble", lambda: stages.train_ensemble(problem))
-        variational = opened.stage("variational", lambda: stages.fit_variational(problem))
+
+        def posterior(name: str, make: Callable[[], Any]) -> Any:
+            if config.posteriors is None:
+                return opened.stage(name, make)
+            return opened.stage(
+                name, lambda: borrowed_stage(config.posteriors or "", "compact_posterior", config, name)
+            )
+
+        hmc = posterior("hmc", lambda: stages.sample(problem, opened.directory / "chunks"))
+        ensemble = posterior("ensemble", lambda: stages.train_ensemble(problem))
+        variational = posterior("variational", lambda: stages.fit_variational(problem))
         aligned = opened.stage(
             "aligned", lambda: _align(problem, hmc["samples"], ensemble["samples"], variational)
         )

@@ -106,6 +106,21 @@ def stage_seconds(directory: Path) -> dict[str, float]:
     return {path.stem: float(io.read_metadata(path)["seconds"]) for path in paths}
 
 
+def borrowed_stage(directory: Path | str, study: str, config: Any, name: str) -> Any:
+    """A stage of a finished run of `study`, whose config must say the same wherever both say something."""
+    directory = Path(directory)
+    if not (directory / RUN_FILE).exists():
+        raise ValueError(f"{directory} holds no run; expected a finished run of {study}")
+    theirs, ours = _read_settings(directory), _settings(_describe(study, config))
+    for setting in sorted(theirs.keys() & ours.keys()):
+        if theirs[setting] != ours[setting]:
+            raise ValueError(
+                f"{directory} cannot lend its {name}: there {setting} is {theirs[setting]}, "
+                f"here {ours[setting]}"
+            )
+    return io.load_tree(directory / "stages" / f"{name}.safetensors")[0]
+
+
 def clear(directory: Path) -> None:
     """Delete a run directory; refuse to delete anything else."""
     if not directory.exists():
@@ -117,23 +132,29 @@ def clear(directory: Path) -> None:
 
 
 def _check_same_config(directory: Path, description: dict[str, Any]) -> None:
-    path = directory / RUN_FILE
-    if not path.exists():
+    if not (directory / RUN_FILE).exists():
         return
-    try:
-        found = parse_json(path.read_bytes())
-        before = {"study": found["study"], **_flat(found["config"])}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(
-            f"{path} is damaged ({error}); use --fresh to start over or another --rundir"
-        ) from error
-    now = {"study": description["study"], **_flat(description["config"])}
+    before, now = _read_settings(directory), _settings(description)
     for name in sorted(before.keys() | now.keys()):
         if before.get(name) != now.get(name):
             raise ValueError(
                 f"{directory} holds a run of another config: {name} was {before.get(name)} and is now "
                 f"{now.get(name)}; choose another --rundir, or --fresh to start over"
             )
+
+
+def _read_settings(directory: Path) -> dict[str, Any]:
+    path = directory / RUN_FILE
+    try:
+        return _settings(parse_json(path.read_bytes()))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{path} is damaged ({error}); use --fresh to start over or another --rundir"
+        ) from error
+
+
+def _settings(description: dict[str, Any]) -> dict[str, Any]:
+    return {"study": description["study"], **_flat(description["config"])}
 
 
 def _describe(study: str, config: Any) -> dict[str, Any]:

@@ -10,8 +10,10 @@ import pytest
 
 from configs import STUDIES
 from experiments import loss_barriers, transpositions, weight_ranking, weight_space
+from experiments.rundir import borrowed_stage, open_run
 from symbnn import compact, data, density, evaluate, models, symmetry, tree
 from symbnn.inference.training import advance
+from symbnn.io import ArtefactError
 
 KEY = jax.random.key(0)
 
@@ -164,3 +166,21 @@ def test_the_papers_settings_start_and_stop(study, tmp_path, monkeypatch):
         study.run(STUDIES[name].configs["mnist"][1], tmp_path)
     assert (tmp_path / "run.json").exists()
     assert not list(tmp_path.glob("stages/*"))
+
+
+def test_a_run_lends_its_stages_to_a_run_of_the_same_settings_only(tmp_path):
+    config = STUDIES["compact_posterior"].configs["debug"][1]
+    with open_run("compact_posterior", config, tmp_path / "lender") as lender:
+        lender.stage("hmc", lambda: {"samples": jnp.arange(3.0)})
+    borrower = STUDIES["pruning"].configs["debug"][1]
+    found = borrowed_stage(tmp_path / "lender", "compact_posterior", borrower, "hmc")
+    assert found["samples"].tolist() == [0.0, 1.0, 2.0]
+    other = dataclasses.replace(borrower, seed=1)
+    with pytest.raises(ValueError, match=r"cannot lend its hmc: there seed is 0, here 1"):
+        borrowed_stage(tmp_path / "lender", "compact_posterior", other, "hmc")
+    with pytest.raises(ValueError, match="there study is compact_posterior, here pruning"):
+        borrowed_stage(tmp_path / "lender", "pruning", borrower, "hmc")
+    with pytest.raises(ValueError, match="holds no run"):
+        borrowed_stage(tmp_path / "nobody", "compact_posterior", borrower, "hmc")
+    with pytest.raises(ArtefactError, match="ensemble"):
+        borrowed_stage(tmp_path / "lender", "compact_posterior", borrower, "ensemble")
