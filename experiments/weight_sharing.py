@@ -65,14 +65,15 @@ class Seeded:
         return self
 
     def stage(self, name: str, compute: Any) -> Artefact:
-        """The artefact of a stage; a `ValueError` if it is needed, but neither chosen nor there."""
-        path = self.opened.directory / "stages" / f"{name}{self.suffix}.safetensors"
-        if name not in self.chosen and not path.exists():
+        """The artefact of a stage; a `ValueError` if it is needed, but neither chosen nor there and whole."""
+
+        def refuse() -> Artefact:
             raise ValueError(
-                f"stage {name!r} has not run in {self.opened.directory}; add it to --stages, or choose the "
-                "--rundir in which it ran"
+                f"stage {name!r} has not run in {self.opened.directory}, or its file there is damaged or of "
+                "another run; add it to --stages, or choose the --rundir in which it ran"
             )
-        return self.opened.stage(f"{name}{self.suffix}", compute)
+
+        return self.opened.stage(f"{name}{self.suffix}", compute if name in self.chosen else refuse)
 
     def pretrain(self) -> Artefact:
         """Stage 0."""

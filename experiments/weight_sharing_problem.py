@@ -157,9 +157,23 @@ def _torch_state_dict(path: str) -> dict[str, np.ndarray]:
             f"{path}: reading PyTorch's own files needs PyTorch; install it (pip install 'symbnn[torch]') or "
             "save the state dict as safetensors"
         ) from error
-    # Tensors only: the file cannot run code.
-    state = torch.load(path, map_location="cpu", weights_only=True)
+    try:
+        # Tensors only: the file cannot run code.
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # PyTorch raises whatever its archive reader and its unpickler raise
+        raise _no_state_dict(path, f"{type(error).__name__}: {str(error).splitlines()[0]}") from error
+    # Training scripts keep the weights beside the state of their optimiser.
+    state = state.get("state_dict", state) if isinstance(state, dict) else state
+    if not isinstance(state, dict) or not all(isinstance(value, torch.Tensor) for value in state.values()):
+        raise _no_state_dict(path, f"a {type(state).__name__} of something else")
     return {key: value.numpy() for key, value in state.items()}
+
+
+def _no_state_dict(path: str, found: str) -> ValueError:
+    return ValueError(
+        f"pretraining.weights: {path}: expected a PyTorch state dict, names with tensors; found {found}; "
+        "save `model.state_dict()` with torch.save, or as safetensors"
+    )
 
 
 def _load(config: WeightSharing, name: str, seed: int, *, test_only: bool = False) -> data.Dataset:

@@ -27,7 +27,7 @@ def with_stages(*stages: str):
 
 
 def test_a_stage_that_is_missing_is_named(tmp_path):
-    with pytest.raises(ValueError, match=r"stage 'pretrain' has not run in .*; add it to --stages"):
+    with pytest.raises(ValueError, match=r"stage 'pretrain' has not run in .* add it to --stages"):
         weight_sharing.run(with_stages("gmm"), tmp_path)
     with pytest.raises(ValueError, match="--stages: expected some of"):
         weight_sharing.run(with_stages(), tmp_path)
