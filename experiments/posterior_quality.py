@@ -21,6 +21,7 @@ from experiments import posterior_quality_methods as methods
 from experiments import posterior_quality_problem as problems
 from experiments import posterior_quality_scores as scores
 from experiments import posterior_quality_tables as tables
+from experiments.compact_convergence import sampler_table
 from experiments.figures import quality as figures
 from experiments.posterior_quality_problem import Problem
 from experiments.posterior_quality_results import CHAINS, ENSEMBLE, MANY, NAMES, NETWORKS, ONE, Results
@@ -47,11 +48,11 @@ def run(config: PosteriorQuality, rundir: Path | str) -> Table:
         trained = opened.stage("trained", lambda: methods.train(problem, chunks / "trained"))
         sets = _draw_sets(opened, problem, trained["ensemble"])
         references = {NETWORKS: trained["reference"]}
+        sampler = []
         if config.hmc.num_reference_chains:
-            references[CHAINS] = opened.stage(
-                "chains", lambda: methods.sample_reference(problem, chunks / "chains")
-            )
-            sets[CHAINS] = _one_repetition(references[CHAINS])
+            sampled = opened.stage("chains", lambda: methods.sample_reference(problem, chunks / "chains"))
+            references[CHAINS], sets[CHAINS] = sampled["samples"], _one_repetition(sampled["samples"])
+            sampler.append(sampler_table(sampled["diagnostics"]))
         discrepancies = {}
         for name, reference in references.items():
             others = {entry: each for entry, each in sets.items() if entry != name}
@@ -61,7 +62,7 @@ def run(config: PosteriorQuality, rundir: Path | str) -> Table:
             )
         sets[NETWORKS] = _one_repetition(trained["reference"])
         found = opened.stage("scores", lambda: scores.score(problem, sets))
-        return _present(opened, problem, found, discrepancies)
+        return _present(opened, problem, found, discrepancies, sampler)
 
 
 def _draw_sets(run: Run, problem: Problem, ensemble: Samples) -> dict[str, Samples]:
@@ -78,7 +79,7 @@ def _one_repetition(samples: Samples) -> Samples:
     return jax.tree.map(lambda leaf: leaf[None], samples)
 
 
-def _present(run: Run, problem: Problem, found: Any, discrepancies: Any) -> Table:
+def _present(run: Run, problem: Problem, found: Any, discrepancies: Any, sampler: list[Table]) -> Table:
     config = problem.config
     results = Results(found, discrepancies, config.num_modes, scores.layer_names(problem), config.outside)
     written = tables.all_tables(results)
@@ -96,7 +97,7 @@ def _present(run: Run, problem: Problem, found: Any, discrepancies: Any) -> Tabl
         run,
         title="Posterior quality",
         introduction=_introduction(problem),
-        tables=written,
+        tables=[*written, *sampler],
         figures=drawn,
         findings=findings.findings(results),
     )

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from configs.posterior_quality import PosteriorQuality
 from experiments import progress
 from experiments.posterior_quality_problem import Problem
@@ -54,12 +56,16 @@ def fit(problem: Problem, name: str, modes: Samples) -> dict[str, Samples]:
     return {"one": tree.stack(one), "many": many}
 
 
-def sample_reference(problem: Problem, chunks: Path) -> Samples:
-    """HMC chains from the prior: the second reference, which knows nothing of the trained networks."""
-    num_chains = problem.config.hmc.num_reference_chains
+def sample_reference(problem: Problem, chunks: Path) -> dict[str, Any]:
+    """HMC chains from fresh networks: the second reference, which knows nothing of the trained ones.
+
+    From draws of the prior a chain of twenty did not move at a step size that suits all others.
+    """
+    key, num_chains = keys.named(problem.key, "chains"), problem.config.hmc.num_reference_chains
+    starts = jax.vmap(problem.model.init)(keys.indexed(keys.named(key, "starts"), 0, num_chains))
     with progress.show() as show:
-        sink = io.ChunkStore(chunks)
-        return _chains(problem, keys.named(problem.key, "chains"), num_chains, show, sink=sink)
+        fit = _chains(problem, key, starts, show, sink=io.ChunkStore(chunks))
+    return {"samples": fit.posterior.samples, "diagnostics": fit.diagnostics}
 
 
 def _around_modes(problem: Problem, name: str, key: Key, modes: Samples, show: Any) -> Samples:
@@ -72,20 +78,20 @@ def _around_modes(problem: Problem, name: str, key: Key, modes: Samples, show: A
 
 
 def _hmc(problem: Problem, name: str, key: Key, modes: Samples, show: Any) -> Samples:
-    return _chains(problem, key, tree.num_samples(modes), show, initial=modes)
+    return _chains(problem, key, modes, show).posterior.samples
 
 
 def _chains(
     problem: Problem,
     key: Key,
-    num_chains: int,
+    starts: Samples,
     show: Any,
     *,
-    initial: Samples | None = None,
     sink: Any = None,
-) -> Samples:
-    """`num_samples` networks from so many chains together."""
+) -> inference.Fit:
+    """A chain from every start, together with `num_samples` networks."""
     settings, num = problem.config.hmc, problem.config.num_samples
+    num_chains = tree.num_samples(starts)
     if num % num_chains:
         raise ValueError(
             f"--hmc.num-reference-chains must divide --num-samples, got {num_chains} chains, {num} samples"
@@ -97,11 +103,11 @@ def _chains(
         thinning=settings.thinning,
         step_size=settings.step_size,
         num_steps=settings.num_steps,
-        initial=initial,
+        initial=starts,
         progress=show,
         sink=sink,
     )
-    return method(key, problem.target).posterior.samples
+    return method(key, problem.target)
 
 
 def _dropout(config: PosteriorQuality, num_draws: int, show: Any) -> ModeMethod:
