@@ -23,6 +23,12 @@ from symbnn.types import Key, Params
 
 # Images of these sets come as files of any size, which stay on disk; networks see squares of this side.
 SIDES = {"imagenet": 224}
+# What the published weights of torchvision were trained on.
+SCALES = {
+    "imagenet": data.Statistics(
+        np.array([0.485, 0.456, 0.406], np.float32), np.array([0.229, 0.224, 0.225], np.float32)
+    )
+}
 TORCH_SUFFIXES = (".pt", ".pth", ".bin")
 
 
@@ -178,7 +184,7 @@ def _no_state_dict(path: str, found: str) -> ValueError:
 
 def _load(config: WeightSharing, name: str, seed: int, *, test_only: bool = False) -> data.Dataset:
     settings = config.data
-    return data.load(
+    found = data.load(
         name,
         data_dir=settings.directory,
         flatten=config.model.name == "mlp",
@@ -189,6 +195,10 @@ def _load(config: WeightSharing, name: str, seed: int, *, test_only: bool = Fals
         test_only=test_only and name != "digits",
         streamed=name in SIDES,
     )
+    if name not in SCALES:
+        return found
+    scale = SCALES[name]
+    return found._replace(train=data.normalise(found.train, scale), test=data.normalise(found.test, scale))
 
 
 def _placed(inputs: Any) -> Any:

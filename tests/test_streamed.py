@@ -35,6 +35,13 @@ def test_it_is_indexed_like_an_array():
     np.testing.assert_array_equal(np.concatenate(list(STREAMED.blocks(7))), VALUES)
 
 
+def test_it_is_normalised_when_it_is_read():
+    scale = data.statistics(Split(VALUES, LABELS))
+    found = data.normalise(Split(STREAMED, LABELS), scale).inputs
+    assert isinstance(found, Streamed)
+    np.testing.assert_array_equal(found[np.arange(30)], data.normalise(Split(VALUES, LABELS), scale).inputs)
+
+
 def test_it_is_never_read_whole_by_accident():
     with pytest.raises(ValueError, match=r"inputs of shape \(30, 4\) stay on disk and are no array"):
         np.asarray(STREAMED)

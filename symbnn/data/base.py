@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from symbnn.data.streamed import Streamed
+
 
 class Statistics(NamedTuple):
     """Mean and standard deviation, per channel of images, per column otherwise; constant columns have 1."""
@@ -102,4 +104,11 @@ def statistics(split: Split) -> Statistics:
 
 def normalise(split: Split, scale: Statistics) -> Split:
     """Inputs minus mean over standard deviation. Foreign inputs take the training data's `scale`."""
-    return split._replace(inputs=((split.inputs - scale.mean) / scale.std).astype(np.float32))
+
+    def scaled(inputs: np.ndarray) -> np.ndarray:
+        return ((inputs - scale.mean) / scale.std).astype(np.float32)
+
+    inputs = split.inputs
+    if isinstance(inputs, Streamed):
+        return split._replace(inputs=Streamed(lambda indices: scaled(inputs[indices]), inputs.shape))
+    return split._replace(inputs=scaled(inputs))
