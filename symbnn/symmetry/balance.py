@@ -6,6 +6,7 @@ without biases every layer then has the same mass. Laurent, Aldea & Franchi (202
 Stock et al., "Equi-normalization of neural networks" (2019), to any exponents.
 """
 
+import math
 from functools import lru_cache, partial
 from typing import NamedTuple
 
@@ -15,7 +16,14 @@ import numpy as np
 
 from symbnn import tree
 from symbnn.symmetry.act import Element, act, identity, multiplier
-from symbnn.symmetry.minimum import DENSE_UNKNOWNS, Limits, Minimum, minimise, minimise_on_host
+from symbnn.symmetry.minimum import (
+    DENSE_UNKNOWNS,
+    Limits,
+    Minimum,
+    minimise,
+    minimise_on_host,
+    quickly_compiled,
+)
 from symbnn.symmetry.pieces import join, split
 from symbnn.symmetry.posynomial import Logs, Term, degenerate_groups, exponents_one, squares, terms
 from symbnn.symmetry.spec import SymmetrySpec, check_params
@@ -57,16 +65,12 @@ def balance(
     if not any(group.num_scales for group in spec.groups):
         raise ValueError("the spec has no scaling generators: there is nothing to balance")
     # Masses and scales go back in the precision that the caller works in.
-    dtype = jnp.zeros(()).dtype
+    dtype = jax.dtypes.canonicalize_dtype(float)
     with jax.enable_x64(True):
-        unknowns = sum(value.size for value in identity(spec).scales.values())
+        unknowns = sum(group.num_scales * math.prod(spec.shape(group)) for group in spec.groups)
         is_traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(params))
         solve = _balance if is_traced or unknowns <= DENSE_UNKNOWNS else _balance_on_host
-        found = solve(spec, parts, params, count_bias, Limits(max_sweeps, max_steps, tolerance))
-        return jax.tree.map(
-            lambda leaf: leaf.astype(dtype) if leaf.dtype == jnp.float64 else leaf,
-            found._replace(params=None),
-        )._replace(params=found.params)
+        return solve(spec, parts, params, count_bias, Limits(max_sweeps, max_steps, tolerance), dtype)
 
 
 @lru_cache(maxsize=64)
@@ -83,32 +87,43 @@ def _parts(spec: SymmetrySpec, count_bias: bool) -> tuple[Term, ...]:
     return parts
 
 
-@partial(jax.jit, static_argnames=("spec", "parts", "count_bias", "limits"))
+@partial(jax.jit, static_argnames=("spec", "parts", "count_bias", "limits", "dtype"))
 def _balance(
-    spec: SymmetrySpec, parts: tuple[Term, ...], params: Params, count_bias: bool, limits: Limits
+    spec: SymmetrySpec,
+    parts: tuple[Term, ...],
+    params: Params,
+    count_bias: bool,
+    limits: Limits,
+    dtype: np.dtype,
 ) -> Balanced:
     weights, rest = squares(spec, params, count_bias)
     minimum = minimise(spec, parts, weights, limits)
-    return _rescaled(spec, parts, params, weights, rest, minimum, count_bias)
+    return _rescaled(spec, params, weights, rest, minimum, count_bias, dtype)
 
 
 def _balance_on_host(
-    spec: SymmetrySpec, parts: tuple[Term, ...], params: Params, count_bias: bool, limits: Limits
+    spec: SymmetrySpec,
+    parts: tuple[Term, ...],
+    params: Params,
+    count_bias: bool,
+    limits: Limits,
+    dtype: np.dtype,
 ) -> Balanced:
     """The same in three smaller programs: one for all would take a large network a minute to compile."""
     weights, rest = _squares(spec, params, count_bias)
     minimum = minimise_on_host(spec, parts, weights, limits)
-    return _rescaled_jitted(spec, parts, params, weights, rest, minimum, count_bias)
+    rescaled = quickly_compiled(_rescaled, "spec", "count_bias", "dtype")
+    return rescaled(spec, params, weights, rest, minimum, count_bias, dtype)
 
 
 def _rescaled(
     spec: SymmetrySpec,
-    parts: tuple[Term, ...],
     params: Params,
     weights: tuple[jax.Array, ...],
     rest: jax.Array,
     minimum: Minimum,
     count_bias: bool,
+    dtype: np.dtype,
 ) -> Balanced:
     scales = {name: jnp.exp(value) for name, value in minimum.logs.items()}
     element = identity(spec)._replace(scales=scales)
@@ -116,8 +131,8 @@ def _rescaled(
     if count_bias:
         scaled = _without_dead(spec, minimum.alive, scaled)
     after, _ = squares(spec, scaled, count_bias)
-    return Balanced(
-        jax.tree.map(lambda new, old: new.astype(old.dtype), scaled, params),
+    found = Balanced(
+        None,
         rest + sum(weight.sum() for weight in weights),
         rest + sum(weight.sum() for weight in after),
         minimum.residual,
@@ -127,10 +142,11 @@ def _rescaled(
         },
         element,
     )
+    narrow = jax.tree.map(lambda leaf: leaf.astype(dtype) if leaf.dtype == jnp.float64 else leaf, found)
+    return narrow._replace(params=jax.tree.map(lambda new, old: new.astype(old.dtype), scaled, params))
 
 
 _squares = jax.jit(squares, static_argnames=("spec", "count_bias"))
-_rescaled_jitted = jax.jit(_rescaled, static_argnames=("spec", "parts", "count_bias"))
 
 
 def _without_dead(spec: SymmetrySpec, alive: Logs, params: Params) -> Params:
