@@ -10,6 +10,7 @@ from configs import (
     loss_barriers,
     model_zoo,
     posterior_quality,
+    posterior_views,
     pruning,
     scaling_symmetry,
     toy_posterior,
@@ -41,6 +42,7 @@ STUDIES = {
         "model_zoo": model_zoo,
         "diversity": diversity,
         "posterior_quality": posterior_quality,
+        "posterior_views": posterior_views,
     }.items()
 }
 

@@ -26,7 +26,7 @@ def debug_config(study: str):
     return configs.STUDIES[study].configs["debug"][1]
 
 
-LONG = {"aligned_diagnostics", "diversity", "pruning", "transpositions"}
+LONG = {"aligned_diagnostics", "diversity", "posterior_views", "pruning", "transpositions"}
 """Studies whose stages others run too, and that compile for ten seconds."""
 
 
