@@ -12,7 +12,7 @@ from configs import STUDIES
 from configs.parts import Data, Refinement
 from experiments import aligned_diagnostics, compact_posterior, compact_refined, compact_trained, stages
 from symbnn import data, symmetry, tree
-from symbnn.inference.training import advance
+from symbnn.inference.epochs import scan_epochs
 
 KEY = jax.random.key(0)
 
@@ -114,7 +114,7 @@ def test_the_papers_ensemble_starts_and_stops(tmp_path, monkeypatch):
     monkeypatch.setattr(stages.data, "load", full_size)
 
     def build_and_stop(*arguments):
-        assert "dot_general" in advance.lower(*arguments).as_text()
+        assert "dot_general" in scan_epochs.lower(*arguments).as_text()
         raise KeyboardInterrupt
 
     monkeypatch.setattr("symbnn.inference.training.advance", build_and_stop)

@@ -12,7 +12,7 @@ from configs import STUDIES
 from experiments import loss_barriers, transpositions, weight_ranking, weight_space
 from experiments.rundir import borrowed_stage, open_run
 from symbnn import compact, data, density, evaluate, models, symmetry, tree
-from symbnn.inference.training import advance
+from symbnn.inference.epochs import scan_epochs
 from symbnn.io import ArtefactError
 
 KEY = jax.random.key(0)
@@ -157,7 +157,7 @@ def test_the_papers_settings_start_and_stop(study, tmp_path, monkeypatch):
     monkeypatch.setattr(weight_space.data, "load", lambda *_, **__: loaded)
 
     def build_and_stop(*arguments):
-        assert "dot_general" in advance.lower(*arguments).as_text()
+        assert "dot_general" in scan_epochs.lower(*arguments).as_text()
         raise KeyboardInterrupt
 
     monkeypatch.setattr("symbnn.inference.training.advance", build_and_stop)
