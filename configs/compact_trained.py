@@ -5,6 +5,7 @@ accuracies near the published 98.66 % (ensemble), 97.97 % (mean of the aligned e
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 from configs.fields import bounded
 from configs.parts import Compact, Data, Ensemble, Network, Variational
@@ -27,6 +28,8 @@ class CompactTrained:
     inference: Prior = Prior()
     ensemble: Ensemble = Ensemble(num_epochs=200)
     variational: Variational = Variational(num_epochs=800, learning_rate=3e-3)
+    reparametrisation: Literal["local", "weights"] = "local"
+    """Noise of VI's gradients: of every image's units, or one draw of the weights a step (the paper's)."""
     compact: Compact = Compact()
     num_alignment_inputs: int | None = bounded(None, 1, 10_000_000)
     """Training images whose activations units are matched by; all by default."""
@@ -53,6 +56,7 @@ CONFIGS = {
             model=Network(hidden=(512,)),
             ensemble=Ensemble(num_members=5),
             variational=Variational(),
+            reparametrisation="weights",
             compact=Compact(num_draws=100),
             num_alignment_inputs=10_000,
         ),

@@ -34,7 +34,10 @@ def run(config: CompactTrained, rundir: Path | str) -> Table:
     with open_run("compact_trained", config, rundir) as opened:
         problem = Problem(config)
         ensemble = opened.stage("ensemble", lambda: stages.train_ensemble(problem))["samples"]
-        variational = opened.stage("variational", lambda: stages.fit_variational(problem))
+        variational = opened.stage(
+            "variational",
+            lambda: stages.fit_variational(problem, reparametrisation=config.reparametrisation),
+        )
         aligned = opened.stage("aligned", lambda: {"samples": _align(problem, config, ensemble)})["samples"]
         scores = opened.stage("scores", lambda: _score(problem, ensemble, aligned, variational))
         table = _table(scores)
@@ -47,7 +50,7 @@ def run(config: CompactTrained, rundir: Path | str) -> Table:
                 f"{config.data.name}: {len(problem.data.train.targets)} training images, "
                 f"{len(problem.labels)} test images; network {'-'.join(map(str, sizes))}. "
                 f"Ensemble: {config.ensemble.num_members} MAP networks, {config.ensemble.num_epochs} epochs; "
-                f"VI: {config.variational.num_epochs} epochs; "
+                f"VI: {config.variational.num_epochs} epochs, {config.reparametrisation} noise; "
                 f"{config.compact.num_draws} draws of every Gaussian, {config.compact.num_draw_seeds} sets."
             ],
             tables=[table],

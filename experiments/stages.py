@@ -91,7 +91,7 @@ def train_ensemble(problem: Problem) -> dict[str, Any]:
     return {"samples": fit.posterior.samples}
 
 
-def fit_variational(problem: Problem) -> dict[str, Any]:
+def fit_variational(problem: Problem, *, reparametrisation: str = "local") -> dict[str, Any]:
     """Mean-field Gaussian."""
     settings = problem.config.variational
     with progress.show() as show:
@@ -100,6 +100,7 @@ def fit_variational(problem: Problem) -> dict[str, Any]:
             batch_size=settings.batch_size,
             learning_rate=settings.learning_rate,
             initial_std=settings.initial_std,
+            reparametrisation=reparametrisation,
             progress=show,
         )
         fit = method(keys.named(problem.key, "variational"), problem.target)
