@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from configs.diversity import Diversity
-from experiments import cli, progress
+from experiments import cli, datasets, progress
 from experiments.figures import diversity as figures
 from experiments.present import present
 from experiments.rundir import Run, open_run
@@ -70,18 +70,8 @@ def _check(config: Diversity) -> None:
 
 
 def _load(config: Diversity) -> Problem:
-    loaded = data.load(
-        config.data.name,
-        data_dir=config.data.directory,
-        flatten=True,
-        num_train=config.data.num_train,
-        num_test=config.data.num_test,
-        seed=config.seed,
-        resize=config.data.image_side,
-    )
-    if loaded.num_classes is None:
-        raise ValueError(f"--data.name {config.data.name} has no classes; this study needs labels")
-    model = models.mlp(loaded.input_shape, loaded.num_classes, hidden=config.hidden)
+    loaded, num_classes = datasets.labelled(config.data, seed=config.seed, flatten=True)
+    model = models.mlp(loaded.input_shape, num_classes, hidden=config.hidden)
     return Problem(jax.random.key(config.seed), loaded, model, density.target(model, loaded.train))
 
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from configs.scaling_symmetry import ScalingSymmetry
-from experiments import cli, progress, scaling_law
+from experiments import cli, datasets, progress, scaling_law
 from experiments.figures import scaling as figures
 from experiments.present import present
 from experiments.rundir import Run, open_run
@@ -50,18 +50,8 @@ def run(config: ScalingSymmetry, rundir: Path | str) -> Table:
 
 
 def _load(config: ScalingSymmetry) -> Problem:
-    loaded = data.load(
-        config.data.name,
-        data_dir=config.data.directory,
-        flatten=config.network == "mlp",
-        num_train=config.data.num_train,
-        num_test=config.data.num_test,
-        seed=config.seed,
-        resize=config.data.image_side,
-    )
-    if loaded.num_classes is None:
-        raise ValueError(f"--data.name {config.data.name} has no classes; this study needs labels")
-    model = models.create(config.network, loaded.input_shape, loaded.num_classes, hidden=config.hidden)
+    loaded, num_classes = datasets.labelled(config.data, seed=config.seed, flatten=config.network == "mlp")
+    model = models.create(config.network, loaded.input_shape, num_classes, hidden=config.hidden)
     return Problem(jax.random.key(config.seed), loaded, model)
 
 

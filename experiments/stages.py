@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 
 from configs.parts import Compact, Data, Ensemble, Network, Sampler, Variational
-from experiments import progress
-from symbnn import data, density, inference, io, keys, models, symmetry
+from experiments import datasets, progress
+from symbnn import density, inference, io, keys, models, symmetry
 from symbnn.types import Samples
 
 
@@ -30,20 +30,10 @@ class Problem:
     def __init__(self, config: Any) -> None:
         self.config: Settings = config
         self.key = jax.random.key(config.seed)
-        self.data = data.load(
-            config.data.name,
-            data_dir=config.data.directory,
-            flatten=True,
-            num_train=config.data.num_train,
-            num_test=config.data.num_test,
-            seed=config.seed,
-            resize=config.data.image_side,
-        )
-        if self.data.num_classes is None:
-            raise ValueError(f"--data.name {config.data.name} has no classes; this study needs labels")
+        self.data, num_classes = datasets.labelled(config.data, seed=config.seed, flatten=True)
         self.model = models.mlp(
             self.data.input_shape,
-            self.data.num_classes,
+            num_classes,
             hidden=config.model.hidden,
             activation=config.model.activation,
         )

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from configs.parts import Data, Network
 from configs.training import Training
-from experiments import progress
+from experiments import datasets, progress
 from symbnn import data, density, evaluate, inference, models, symmetry
 from symbnn.types import Key, Params, Samples
 
@@ -41,20 +41,10 @@ class Problem(NamedTuple):
 def load(config: Any) -> Problem:
     """The problem of a config."""
     settings: Settings = config
-    loaded = data.load(
-        settings.data.name,
-        data_dir=settings.data.directory,
-        flatten=True,
-        num_train=settings.data.num_train,
-        num_test=settings.data.num_test,
-        seed=settings.seed,
-        resize=settings.data.image_side,
-    )
-    if loaded.num_classes is None:
-        raise ValueError(f"--data.name {settings.data.name} has no classes; this study needs labels")
+    loaded, num_classes = datasets.labelled(settings.data, seed=settings.seed, flatten=True)
     model = models.mlp(
         loaded.input_shape,
-        loaded.num_classes,
+        num_classes,
         hidden=settings.model.hidden,
         activation=settings.model.activation,
     )

@@ -10,7 +10,14 @@ import pytest
 
 from configs import STUDIES
 from configs.parts import Data, Refinement
-from experiments import aligned_diagnostics, compact_posterior, compact_refined, compact_trained, stages
+from experiments import (
+    aligned_diagnostics,
+    compact_posterior,
+    compact_refined,
+    compact_trained,
+    datasets,
+    stages,
+)
 from symbnn import data, symmetry, tree
 from symbnn.inference.epochs import scan_epochs
 
@@ -111,7 +118,7 @@ def full_size(*_, **__) -> data.Dataset:
 @pytest.mark.slow
 def test_the_papers_ensemble_starts_and_stops(tmp_path, monkeypatch):
     """Full size up to the first compiled chunk of epochs: built, not run, and nothing half-done is kept."""
-    monkeypatch.setattr(stages.data, "load", full_size)
+    monkeypatch.setattr(datasets.data, "load", full_size)
 
     def build_and_stop(*arguments):
         assert "dot_general" in scan_epochs.lower(*arguments).as_text()
@@ -127,7 +134,7 @@ def test_the_papers_ensemble_starts_and_stops(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_the_papers_chain_starts_and_stops(tmp_path, monkeypatch):
     """The gradient that HMC needs 500 times a transition, built at full size."""
-    monkeypatch.setattr(stages.data, "load", full_size)
+    monkeypatch.setattr(datasets.data, "load", full_size)
 
     def factory(**settings):
         assert (settings["num_samples"], settings["num_steps"], settings["step_size"]) == (10_000, 500, 1e-3)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from configs import STUDIES
-from experiments import loss_barriers, transpositions, weight_ranking, weight_space
+from experiments import datasets, loss_barriers, transpositions, weight_ranking, weight_space
 from experiments.rundir import borrowed_stage, open_run
 from symbnn import compact, data, density, evaluate, models, symmetry, tree
 from symbnn.inference.epochs import scan_epochs
@@ -154,7 +154,7 @@ def test_the_papers_settings_start_and_stop(study, tmp_path, monkeypatch):
         for part, num in sizes.items()
     }
     loaded = data.Dataset("mnist", splits["train"], splits["test"], 10, (784,))
-    monkeypatch.setattr(weight_space.data, "load", lambda *_, **__: loaded)
+    monkeypatch.setattr(datasets.data, "load", lambda *_, **__: loaded)
 
     def build_and_stop(*arguments):
         assert "dot_general" in scan_epochs.lower(*arguments).as_text()
