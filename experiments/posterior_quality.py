@@ -32,13 +32,18 @@ from symbnn import tree
 from symbnn.types import Samples
 
 SETTINGS = (
-    "Symmetries removed: every unit's incoming weights scaled to length one, then units sorted by {key} of "
-    "these (sorted), or aligned by weights to one more network that is in no set (aligned). MMD²: unbiased, "
+    "Symmetries removed: {gauge}, then units sorted by the {key} of their incoming weights (sorted), or "
+    "aligned by weights to one more network that is in no set (aligned). MMD²: unbiased, "
     "mean over Laplace and Gaussian kernels of 10 bandwidths each. Its p-value takes networks as "
     "independent, which those of a chain or around few modes are not: it is meant for the deep ensemble. ECE "
     "and ACE: top label, 15 bins of equal width and of equal mass. MI: mutual information of prediction and "
     "network."
 )
+
+GAUGES = {
+    "mass": "units scaled to least mass (incoming and outgoing weights of one length)",
+    "norm": "incoming weights of every unit scaled to length one",
+}
 
 
 def run(config: PosteriorQuality, rundir: Path | str) -> Table:
@@ -53,15 +58,11 @@ def run(config: PosteriorQuality, rundir: Path | str) -> Table:
             sampled = opened.stage("chains", lambda: methods.sample_reference(problem, chunks / "chains"))
             references[CHAINS], sets[CHAINS] = sampled["samples"], _one_repetition(sampled["samples"])
             sampler.append(sampler_table(sampled["diagnostics"]))
-        discrepancies = {}
-        for name, reference in references.items():
-            others = {entry: each for entry, each in sets.items() if entry != name}
-            discrepancies[name] = opened.stage(
-                f"discrepancy_{name}",
-                partial(scores.compare, problem, others, reference, trained["anchor"]),
-            )
-        sets[NETWORKS] = _one_repetition(trained["reference"])
-        found = opened.stage("scores", lambda: scores.score(problem, sets))
+        discrepancies = opened.stage(
+            "discrepancies", partial(scores.compare, problem, sets, references, trained["anchor"])
+        )
+        judged = {**sets, NETWORKS: _one_repetition(trained["reference"])}
+        found = opened.stage("scores", partial(scores.score, problem, judged))
         return _present(opened, problem, found, discrepancies, sampler)
 
 
@@ -124,8 +125,8 @@ def _introduction(problem: Problem) -> list[str]:
             "normalisation has no log-density for them."
         )
     elif left_out:
-        sentences.append(f"Left out: {', '.join(left_out)}.")
-    return [*sentences, SETTINGS.format(key=config.sort_key)]
+        sentences.append(f"Left out for their cost: {', '.join(left_out)}.")
+    return [*sentences, SETTINGS.format(key=config.sort_key, gauge=GAUGES[scores.gauge(problem)])]
 
 
 if __name__ == "__main__":

@@ -165,7 +165,7 @@ def test_every_method_against_both_references_and_again_from_its_stages(tmp_path
     assert "in the interval" in text or "in every interval" in text
     capsys.readouterr()
     assert posterior_quality.run(TINY, tmp_path) == table
-    assert capsys.readouterr().out.count("reused") == len(METHODS) + 5
+    assert capsys.readouterr().out.count("reused") == len(METHODS) + 4
 
 
 @pytest.mark.slow
@@ -175,7 +175,7 @@ def test_independent_networks_have_no_discrepancy_and_other_laws_do(tmp_path):
     )
     posterior_quality.run(config, tmp_path)
     with rundir.open_run("posterior_quality", config, tmp_path) as opened:
-        found = opened.stage(f"discrepancy_{results.NETWORKS}", lambda: None)
+        found = opened.stage("discrepancies", lambda: None)[results.NETWORKS]
     for version in scores.VERSIONS:
         low, high = found[results.ENSEMBLE][version]["interval"][0]
         assert low < 0 < high, version
