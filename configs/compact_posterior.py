@@ -35,7 +35,7 @@ CONFIGS = {
         ),
     ),
     "debug": (
-        "64-8-10 on 200 digits, a few draws: seconds, to see that everything runs",
+        "64-8-10 on 200 digits, a few draws: a minute, mostly of compiling, to see that everything runs",
         CompactPosterior(
             data=Data(num_train=200, num_test=50),
             model=Network(hidden=(8,)),

@@ -1,7 +1,8 @@
 """Keep a finished run's table and figures in `results/`, with the command, seed, time and versions.
 
 `python -m experiments.results runs/compact_posterior/digits` writes `results/compact_posterior/digits/`.
-Samples and data stay in the run directory: results hold only what a reader looks at.
+Samples and data stay in the run directory: results hold only what a reader looks at. Of a `debug` run, which
+nobody looks at, only the numbers are kept, in `results/debug/`: the tests run every study again and compare.
 """
 
 import json
@@ -16,11 +17,15 @@ DESTINATION = Path("results")
 
 
 def publish(directory: Path, destination: Path = DESTINATION) -> Path:
-    """Copy what a reader needs of a finished run; returns the folder."""
+    """Copy what a reader needs of a finished run; returns where it is."""
     for name in (RUN_FILE, "table.md", "report.html"):
         if not (directory / name).exists():
             raise ValueError(f"{directory} holds no {name}: not a finished run; run the study first")
     described = json.loads((directory / RUN_FILE).read_text())
+    if directory.name == "debug":
+        kept = destination / "debug" / f"{described['study']}.jsonl"
+        write_text(kept, (directory / "metrics.jsonl").read_text())
+        return kept
     folder = destination / described["study"] / directory.name
     folder.mkdir(parents=True, exist_ok=True)
     figures = sorted((directory / "figures").glob("*.png"))

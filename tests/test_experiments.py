@@ -26,7 +26,14 @@ def debug_config(study: str):
     return configs.STUDIES[study].configs["debug"][1]
 
 
-LONG = {"aligned_diagnostics", "diversity", "posterior_views", "pruning", "transpositions"}
+LONG = {
+    "aligned_diagnostics",
+    "compact_trained",
+    "diversity",
+    "posterior_views",
+    "pruning",
+    "transpositions",
+}
 """Studies whose stages others run too, and that compile for ten seconds."""
 
 
@@ -67,6 +74,21 @@ def test_a_run_leaves_everything_behind(finished):
     assert figures
     if study == "compact_posterior":
         assert {"spread", "pruning", "transpositions"} <= figures
+
+
+def test_the_numbers_are_those_that_were_kept(finished):
+    """Every study computes what it computed when its results were published."""
+    study, directory = finished
+    expected, found = (
+        {(record["table"], record["row"], record["column"]): record["value"] for record in records}
+        for records in (
+            io.read_lines(ROOT / "results" / "debug" / f"{study}.jsonl"),
+            io.read_lines(directory / "metrics.jsonl"),
+        )
+    )
+    assert found.keys() == expected.keys()
+    for place, value in expected.items():
+        assert found[place] == (None if value is None else pytest.approx(value, rel=0.02, abs=0.05)), place
 
 
 def test_results_keep_table_and_figures_and_nothing_else(finished, tmp_path):
