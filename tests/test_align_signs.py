@@ -71,6 +71,32 @@ def assert_undone(spec, result, planted):
     jax.tree.map(np.testing.assert_array_equal, result.elements.signs, expected.signs)
 
 
+def test_chains_keep_the_labels_and_signs_they_started_with():
+    """Two chains, each a slow walk in labels and signs of its own: every draw is turned back alike."""
+    num_chains, draws = 2, 12
+    elements = jax.vmap(lambda key: symmetry.random_element(SPEC, key))(
+        jax.random.split(jax.random.key(8), num_chains)
+    )._replace(scales=jax.vmap(lambda _: symmetry.identity(SPEC).scales)(jnp.arange(num_chains)))
+    leaves, treedef = jax.tree.flatten(BASE)
+    walks = [
+        leaf
+        + jnp.cumsum(
+            0.03
+            * jnp.std(leaf)
+            * jax.random.normal(jax.random.fold_in(jax.random.key(9), i), (num_chains, draws, *leaf.shape)),
+            axis=1,
+        )
+        for i, leaf in enumerate(leaves)
+    ]
+    moved = jax.vmap(lambda element, chain: jax.vmap(lambda one: symmetry.act(SPEC, element, one))(chain))(
+        elements, jax.tree.unflatten(treedef, walks)
+    )
+    samples = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), moved)
+    result = symmetry.align(SPEC, samples, reference=BASE, warm_start="chain", num_chains=num_chains)
+    planted = jax.tree.map(lambda leaf: jnp.repeat(leaf, draws, axis=0), elements)
+    assert_undone(SPEC, result, planted)
+
+
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in METHODS]
 )
