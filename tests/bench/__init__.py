@@ -13,6 +13,8 @@ class Row(NamedTuple):
     unit: str
     passed: bool
     note: str
+    limit: str = ""
+    """What keeps a missed row from its target (operations, bytes, time of the host), if that was found."""
 
 
 def peak_memory() -> int:

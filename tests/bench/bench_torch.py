@@ -1,0 +1,130 @@
+"""Against PyTorch and torchmetrics, where they are installed: `pip install -e ".[torch]"`.
+
+The same networks, data, log-densities and probabilities on the same cores; values are compared before times.
+"""
+
+import importlib.util
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from symbnn import density, evaluate
+from tests.bench import Row
+from tests.bench.bench_evaluate import seconds
+from tests.bench.bench_inference import STEPS, in_turns, network, trajectory
+
+STEP_SIZE = 1e-6
+
+
+def rows() -> Iterator[Row]:
+    """Leapfrog steps of two networks, and metrics."""
+    missing = [name for name in ("torch", "torchmetrics") if importlib.util.find_spec(name) is None]
+    if missing:
+        print(f"no rows against PyTorch: {' and '.join(missing)} not installed", flush=True)
+        return
+    yield leapfrog_row("64-32-10, 1,297 points", network(64, 32, 1_297), STEPS, least=2.0)
+    yield leapfrog_row("784-512-10, 60,000 points", network(784, 512, 60_000), 2, least=1.0)
+    yield metrics_row()
+
+
+def leapfrog_row(name: str, target: density.Target, num_steps: int, *, least: float) -> Row:
+    """A trajectory of full-batch HMC, as one writes it in eager PyTorch."""
+    times = in_turns(trajectory(target, num_steps), torch_trajectory(target, num_steps))
+    ours, theirs = (1e3 * float(np.median(one)) / num_steps for one in times)
+    ratio = float(np.median(times[1] / times[0]))
+    note = f"{ours:.3g} against {theirs:.3g} ms a step, float32, the same cores"
+    return Row(f"PyTorch's leapfrog step / ours, {name}", least, ratio, "x", ratio >= least, note)
+
+
+def torch_trajectory(target: density.Target, num_steps: int) -> Callable[[], None]:
+    """One trajectory, on the same network, data and prior."""
+    import torch
+
+    start = target.init(jax.random.key(0))
+    params = [torch.tensor(np.asarray(leaf)) for leaf in _layers(start)]
+    inputs, labels = torch.tensor(target.data.inputs), torch.tensor(target.data.targets).long()
+
+    def log_density(kernel0: Any, bias0: Any, kernel1: Any, bias1: Any) -> Any:
+        logits = torch.relu(inputs @ kernel0 + bias0) @ kernel1 + bias1
+        prior = sum(torch.sum(leaf**2) for leaf in (kernel0, bias0, kernel1, bias1))
+        return -torch.nn.functional.cross_entropy(logits, labels, reduction="sum") - 0.5 * prior
+
+    count = sum(leaf.numel() for leaf in params)
+    with torch.no_grad():
+        # Without the constant of the prior.
+        found = float(log_density(*params)) - 0.5 * count * np.log(2 * np.pi)
+    np.testing.assert_allclose(found, float(target.log_density(start)), rtol=1e-4)
+
+    def gradient(position: list[Any]) -> tuple[Any, ...]:
+        leaves = [leaf.detach().requires_grad_() for leaf in position]
+        return torch.autograd.grad(log_density(*leaves), leaves)
+
+    def run() -> None:
+        position, slope = [leaf.clone() for leaf in params], gradient(params)
+        momentum = [torch.zeros_like(leaf) for leaf in params]
+        for _ in range(num_steps):
+            torch._foreach_add_(momentum, slope, alpha=STEP_SIZE / 2)
+            torch._foreach_add_(position, momentum, alpha=STEP_SIZE)
+            slope = gradient(position)
+            torch._foreach_add_(momentum, slope, alpha=STEP_SIZE / 2)
+
+    return run
+
+
+def metrics_row() -> Row:
+    """Accuracy, calibration and AUROC of 10,000 inputs and 1,000 classes, checks of the input included."""
+    import torch
+    from torchmetrics.functional import accuracy, calibration_error
+    from torchmetrics.functional.classification import binary_auroc
+
+    probs = jax.nn.softmax(3.0 * jax.random.normal(jax.random.key(0), (10_000, 1000)))
+    labels = jax.random.randint(jax.random.key(1), (10_000,), 0, 1000)
+    inside, outside = evaluate.entropy_score(probs), evaluate.max_probability_score(probs) + 1.0
+
+    def ours() -> list[jax.Array]:
+        values = [metric(probs, labels) for metric in (evaluate.accuracy, evaluate.ece)]
+        return [*values, evaluate.auroc(inside, outside)]
+
+    torch_probs, torch_labels = torch.tensor(np.asarray(probs)), torch.tensor(np.asarray(labels)).long()
+    # AUROC squashes scores outside [0, 1] by a sigmoid, which would merge close ones: give it ranks.
+    both = np.concatenate([inside, outside])
+    ranks = torch.tensor(np.unique(both, return_inverse=True)[1] / (2 * len(both)))
+    is_outside = torch.tensor(np.repeat([0, 1], 10_000))
+    task = {"task": "multiclass", "num_classes": 1000}
+
+    def theirs() -> list[Any]:
+        return [
+            accuracy(torch_probs, torch_labels, average="micro", **task),
+            calibration_error(torch_probs, torch_labels, n_bins=15, norm="l1", **task),
+            binary_auroc(ranks, is_outside),
+        ]
+
+    np.testing.assert_allclose([float(v) for v in ours()], [float(v) for v in theirs()], atol=1e-4)
+    taken, other = seconds(ours, 5), best(theirs)
+    ratio = other / taken
+    return Row(
+        "torchmetrics / ours: accuracy, ECE and AUROC of 10,000 x 1,000 probabilities",
+        1.0,
+        ratio,
+        "x",
+        ratio >= 1.0,
+        f"{1e3 * taken:.1f} against {1e3 * other:.1f} ms, checks included; values agree to 1e-4",
+    )
+
+
+def best(function: Callable[[], Any], repeats: int = 5) -> float:
+    """Least seconds of some calls after a first one."""
+    function()
+    times = []
+    for _ in range(repeats):
+        begun = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - begun)
+    return min(times)
+
+
+def _layers(params: Any) -> list[jax.Array]:
+    return [params[layer][leaf] for layer in ("hidden", "out") for leaf in ("kernel", "bias")]
