@@ -4,13 +4,13 @@ Every start goes on from what the one before finished. Nothing finished is lost 
 start ends with the table of an undisturbed run.
 """
 
-import hashlib
 import random
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from tests.faults import Fault
-from tests.faults.ground import Ground, ground, in_pairs
+from tests.faults.ground import Ground, contents, ground, in_pairs
 
 Moment = Callable[[Path], bool]
 NUM_RANDOM = 4
@@ -45,23 +45,29 @@ def _zoo() -> Fault:
 
 
 def _killed(place: Ground, moments: dict[str, Moment], *kept: str) -> Fault:
-    directory, source = place.folder / "killed", random.Random(0)
-    survived, before = 0, dict[Path, str]()
-    for moment in [*moments.values(), *[None] * NUM_RANDOM]:
-        is_time = place.after(source) if moment is None else lambda moment=moment: moment(directory)
-        place.kill_when(directory, is_time)
-        now = _checksums(directory, kept)
-        survived += before.items() <= now.items()
-        before = now
-    is_whole = place.run(directory).returncode == 0 and place.is_same(directory)
-    tried = len(moments) + NUM_RANDOM
+    """One run killed at the given moments, and one at random moments."""
+    source = random.Random(0)
+    survived = _survived(place, "killed", [partial(_at, moment) for moment in moments.values()], kept)
+    survived += _survived(place, "killed_at_random", [lambda _: place.after(source)] * NUM_RANDOM, kept)
     note = (
-        f"at {', '.join(moments)}, and {NUM_RANDOM} random moments: finished files stay as they were; "
+        f"at {', '.join(moments)}, and {NUM_RANDOM} random moments: finished files keep what they held; "
         "the next start ends with the same bytes in table and numbers"
     )
-    return Fault(f"kill -9 of {place.study}", tried, survived * is_whole, note)
+    return Fault(f"kill -9 of {place.study}", len(moments) + NUM_RANDOM, survived, note)
 
 
-def _checksums(directory: Path, patterns: Sequence[str]) -> dict[Path, str]:
-    paths = [path for pattern in patterns for path in directory.glob(pattern)]
-    return {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+def _at(moment: Moment, directory: Path) -> Callable[[], bool]:
+    return lambda: moment(directory)
+
+
+def _survived(
+    place: Ground, name: str, times: Sequence[Callable[[Path], Callable[[], bool]]], kept: Sequence[str]
+) -> int:
+    """Kills after which nothing was lost; none if the run does not end well at last."""
+    directory, survived, before = place.folder / name, 0, dict[str, str]()
+    for time_of in times:
+        place.kill_when(directory, time_of(directory))
+        now = contents(directory, *kept)
+        survived += before.items() <= now.items()
+        before = now
+    return survived if place.run(directory).returncode == 0 and place.is_same(directory) else 0

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.faults import ROOT, Fault
-from tests.faults.ground import ground, in_pairs, is_one_clear_line
+from tests.faults.ground import contents, ground, in_pairs, is_one_clear_line
 
 INSTALL = ".venv/installed"
 
@@ -35,11 +35,11 @@ def _full_disk() -> Fault:
             limit = None if is_mountable else _limit(size // 4)
             ended = place.run(directory / "run", preexec_fn=limit)
             survived += is_one_clear_line(ended, str(directory), "free space")
-            before = _stages(directory)
+            before = contents(directory / "run", "stages/*.safetensors")
             if is_mountable:
                 _mount("-o", "remount,size=64m", str(directory))
             ended = place.run(directory / "run")
-            is_kept = before.items() <= _stages(directory).items()
+            is_kept = before.items() <= contents(directory / "run", "stages/*.safetensors").items()
             survived += ended.returncode == 0 and is_kept and place.is_same(directory / "run")
     where = "file systems" if is_mountable else "files limited to a quarter"
     note = (
@@ -47,10 +47,6 @@ def _full_disk() -> Fault:
         "with space again the run keeps its finished stages and ends with the same table"
     )
     return Fault("full disk", 2 * len(sizes), survived, note)
-
-
-def _stages(directory: Path) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in (directory / "run" / "stages").glob("*.safetensors")}
 
 
 def _read_only() -> Fault:

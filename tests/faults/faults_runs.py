@@ -11,13 +11,14 @@ import numpy as np
 
 from symbnn.data.uci import NUM_ROWS
 from tests.faults import Fault
-from tests.faults.ground import ground, in_pairs, is_one_clear_line
+from tests.faults.ground import contents, ground, in_pairs, is_one_clear_line
 
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "cut": lambda content: content[: len(content) // 2],
     "flipped": lambda content: content[:-3] + bytes([content[-3] ^ 4]) + content[-2:],
     "empty": lambda content: b"",
 }
+SHARDS = "zoo/shard-*.safetensors"
 
 
 def faults() -> Iterator[Fault]:
@@ -83,17 +84,17 @@ def _damaged_description() -> Fault:
 def _damaged_zoo() -> Fault:
     """A shard damaged, a shard of another place, one lost: trained again, alone, to the same weights."""
     place, survived = ground("model_zoo"), 0
-    shards = sorted((place.finished / "zoo").glob("shard-*.safetensors"))
+    shards = sorted(place.finished.glob(SHARDS))
     whole = [shard.read_bytes() for shard in shards]
     damages = {name: spoil(whole[1]) for name, spoil in DAMAGES.items()} | {"exchanged": whole[2]}
     for damage, content in damages.items():
         directory = place.copy(f"zoo_{damage}")
         (directory / "zoo" / shards[1].name).write_bytes(content)
         ended = place.run(directory)
-        restored = [(directory / "zoo" / shard.name).read_bytes() for shard in shards] == whole
+        restored = contents(directory, SHARDS) == contents(place.finished, SHARDS)
         named = shards[1].name in ended.stdout and ended.stdout.count("training it again") == 1
         survived += named and restored and place.is_same(directory)
-    note = "the shard is named and trained again, alone, to the same bytes"
+    note = "the shard is named and trained again, alone, to the same weights"
     return Fault("shard of a zoo cut, flipped, emptied, exchanged", len(damages), survived, note)
 
 

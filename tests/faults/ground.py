@@ -1,6 +1,7 @@
 """Where accidents happen to runs: a folder, programs compiled once, and what undisturbed runs end with."""
 
 import functools
+import hashlib
 import os
 import random
 import shutil
@@ -13,11 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+from safetensors.numpy import load_file
+
 from tests.faults import ROOT, Fault
 
 STUDY = "compact_posterior"
 """It samples, trains, aligns, and writes tables, figures and a report."""
-LONGEST = 600
+LONGEST = 1800
 
 
 class Ground(NamedTuple):
@@ -86,12 +89,13 @@ class Ground(NamedTuple):
         return [*study, "--rundir", str(directory), *options]
 
     def _environment(self) -> dict[str, str]:
-        """Most of the time of a run this small is compiling, so programs are compiled once for all."""
+        """Most of the time of a run this small is compiling: cheaply, and once for all processes."""
         return {
-            **os.environ,
             "JAX_COMPILATION_CACHE_DIR": str(self.folder / "cache"),
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1",
             "PYTHONUNBUFFERED": "1",
+            "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true",
+            **os.environ,
         }
 
 
@@ -120,6 +124,17 @@ def in_pairs(accidents: Sequence[Callable[[], Fault]]) -> Iterator[Fault]:
     """Two accidents at a time, each in processes of its own; reported in their order."""
     with ThreadPoolExecutor(2) as threads:
         yield from threads.map(lambda accident: accident(), accidents)
+
+
+def contents(directory: Path, *patterns: str) -> dict[str, str]:
+    """Checksums of the arrays of every whole file, by name; the order within a header is not fixed."""
+    found = {}
+    for path in sorted(path for pattern in patterns for path in directory.glob(pattern)):
+        digest = hashlib.sha256()
+        for name, array in sorted(load_file(path).items()):
+            digest.update(f"{name} {array.dtype} {array.shape}".encode() + array.tobytes())
+        found[str(path.relative_to(directory))] = digest.hexdigest()
+    return found
 
 
 def is_one_clear_line(ended: subprocess.CompletedProcess[str], *words: str) -> bool:
