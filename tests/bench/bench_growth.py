@@ -186,12 +186,9 @@ def page(curves: Sequence[Curve]) -> str:
     for curve in curves:
         pairs = zip(curve.sizes, curve.times, strict=True)
         times = ", ".join(f"{size:,}: {_duration(time)}" for size, time in pairs)
-        lines.append(
-            f"| {curve.what} | {curve.network} | {curve.axis} | {curve.most:g} | {curve.exponent():.2f} | {times} |"
-        )
-    load = (
-        f"Load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores when it ended; above 2 the times are noise."
-    )
+        exponents = f"{curve.most:g} | {curve.exponent():.2f}"
+        lines.append(f"| {curve.what} | {curve.network} | {curve.axis} | {exponents} | {times} |")
+    load = f"Load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores at the end; above that, times are noise."
     return "\n".join([*lines, "", load, ""])
 
 
