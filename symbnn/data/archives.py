@@ -49,7 +49,8 @@ def read_npz(path: Path, key: str, shape: tuple[int, ...]) -> np.ndarray:
                 content = file.read()
     except DataError:
         raise
-    except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+    # RuntimeError: flipped flags that ask for a password or for a method of compression that nobody knows.
+    except (OSError, EOFError, KeyError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise bad_file(path, expected="a whole npz file", found=f"{error} (cut or damaged)") from error
     array = np.frombuffer(content, np.uint8)
     return array.reshape(shape, order="F" if fortran else "C")

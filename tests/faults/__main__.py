@@ -34,17 +34,13 @@ def main(chosen: list[str]) -> int:
     summary = f"{survived} of {tried} accidents of {len(faults)} kinds survived, in {minutes:.1f} minutes"
     print(summary)
     if not chosen:
-        text = [
-            "# Accidents",
-            "",
-            f"`make faults`: {summary}.",
-            "",
-            *HEADER,
-            *map(line, faults),
-            "",
-        ]
-        RESULT.write_text("\n".join(text), encoding="utf-8")
+        RESULT.write_text(page(faults, summary), encoding="utf-8")
     return int(survived < tried)
+
+
+def page(faults: list[Fault], summary: str) -> str:
+    """What is kept of a run of all of them."""
+    return "\n".join(["# Accidents", "", f"`make faults`: {summary}.", "", *HEADER, *map(line, faults), ""])
 
 
 def line(fault: Fault) -> str:
