@@ -21,6 +21,7 @@ def findings(results: Results) -> list[str]:
         gain_finding(results, "accuracy", sign=1.0),
         gain_finding(results, "brier", sign=-1.0),
         *(_nearer_finding(results, reference) for reference in results.discrepancies),
+        *(_equal_finding(results, reference) for reference in results.discrepancies),
         *_correlations(results),
         PAPER,
     ]
@@ -32,7 +33,7 @@ def ensemble_finding(results: Results) -> str:
     for version in VERSIONS:
         found = results.discrepancy(NETWORKS, ENSEMBLE, version)
         p_value = results.p_value(NETWORKS, ENSEMBLE, version)
-        parts.append(f"{version} {found.text(3)} (p = {p_value:.2f})")
+        parts.append(f"{version} {found.text(3)} (p = {p_value:.3f})")
         if not found.holds_zero:
             outside.append(version)
     verdict = (
@@ -79,6 +80,19 @@ def _nearer_finding(results: Results, reference: str) -> str:
         f"Many modes have the smaller MMD² to the {NAMES[reference]} than one: {'; '.join(parts)} of "
         f"{len(results.methods())} methods."
     )
+
+
+def _equal_finding(results: Results, reference: str) -> str:
+    """Which sets are not told from the reference, by version."""
+    parts = []
+    for version in VERSIONS:
+        equal = [
+            results.label(entry)
+            for entry in results.compared(reference)
+            if results.discrepancy(reference, entry, version).holds_zero
+        ]
+        parts.append(f"{version}: {' and '.join(equal) or 'none'}")
+    return f"Not told from the {NAMES[reference]}, zero in the interval of MMD²: {'; '.join(parts)}."
 
 
 def _correlations(results: Results) -> Iterator[str]:
