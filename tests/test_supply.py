@@ -119,8 +119,15 @@ def test_whatever_the_core_brings_along_is_pinned():
 
 IMPORT_ALL = """
 import importlib, pkgutil, sys
-for name in sys.argv[1].split(","):
-    sys.modules[name] = None  # importing it is then an ImportError
+
+class Absent:
+    names = set(sys.argv[1].split(","))
+
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in self.names:
+            raise ModuleNotFoundError(f"{name} is not a core dependency", name=name)
+
+sys.meta_path.insert(0, Absent())
 count = 0
 for package in ("symbnn", "experiments", "configs"):
     root = importlib.import_module(package)
