@@ -188,9 +188,13 @@ def findings(scored: list[dict[str, Scores]], changes: dict[str, Any], num_judge
     said = [
         "Against the deterministic network, shared weights change accuracy by "
         f"{100 * (accuracy[1] - accuracy[0]):+.2f} points, NLL by a factor of {nll[1] / nll[0]:.2f} and ECE "
-        f"by {ece[1] - ece[0]:+.4f}. Stage 3 also trains longer, and without the weight decay of the "
-        "deterministic network: a better NLL is not the merit of sharing alone."
+        f"by {ece[1] - ece[0]:+.4f}."
     ]
+    if nll[1] < nll[0]:
+        said[0] += (
+            " Stage 3 also trains longer, and without the weight decay of the deterministic network: a "
+            "better NLL is not the merit of sharing alone."
+        )
     if MEAN_FIELD in scored[0]:
         said.append("Mean-field VI has the full KL to the same narrow prior and no setting tuned for it.")
     base = scored[0][TRAINED]
