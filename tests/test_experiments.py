@@ -30,6 +30,7 @@ LONG = {
     "aligned_diagnostics",
     "compact_trained",
     "diversity",
+    "posterior_quality",
     "posterior_views",
     "pruning",
     "transpositions",
