@@ -28,11 +28,12 @@ lint: $(VENV)/installed-test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Tests of a file share what they compile, so a file stays on one worker.
 test: lint
-	$(BIN)/python -m pytest -n 2 --durations 10
+	$(BIN)/python -m pytest -n 2 --dist loadfile --durations 10
 
 test-all: lint
-	$(BIN)/python -m pytest -n 2 --durations 20 -m "slow or not slow"
+	$(BIN)/python -m pytest -n 2 --dist loadfile --durations 20 -m "slow or not slow"
 
 bench: $(VENV)/installed-test
 	$(BIN)/python -m tests.bench

@@ -71,6 +71,7 @@ def assert_undone(spec, result, planted):
     jax.tree.map(np.testing.assert_array_equal, result.elements.signs, expected.signs)
 
 
+@pytest.mark.slow
 def test_chains_keep_the_labels_and_signs_they_started_with():
     """Two chains, each a slow walk in labels and signs of its own: every draw is turned back alike."""
     num_chains, draws = 2, 12

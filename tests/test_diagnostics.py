@@ -37,6 +37,7 @@ def permuted_per_chain(samples):
     return jax.vmap(symmetry.act, in_axes=(None, 0, 0))(SPEC, repeated, samples)
 
 
+@pytest.mark.slow
 def test_labels_spoil_weight_space_and_not_function_space():
     samples = permuted_per_chain(draws(0))
     function = diagnostics.function_space(apply, samples, INPUTS, num_chains=CHAINS)

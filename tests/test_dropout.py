@@ -19,6 +19,7 @@ def network(dropout: float = 0.0):
     return models.mlp((5,), 3, hidden=(6, 4), dropout=dropout)
 
 
+@pytest.mark.slow
 def test_outputs_have_the_law_of_a_dropout_layer():
     layer, inputs = network(dropout=0.3), small_network()[1].inputs[:2]
     params = layer.init(KEY)

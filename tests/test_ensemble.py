@@ -185,6 +185,7 @@ def test_a_stopped_run_goes_on_bit_for_bit(tmp_path):
         run(tmp_path / "stopped", learning_rate=0.5)
 
 
+@pytest.mark.slow
 def test_snapshots_are_the_networks_of_shorter_training(tmp_path):
     """Kept on the way, also by a run that was stopped and went on; training itself does not notice."""
     target = small_target()

@@ -65,6 +65,7 @@ def test_bandwidths_of_close_sets_have_a_floor():
     np.testing.assert_allclose(evaluate.bandwidth_grid(cross, 10), np.geomspace(0.05, 0.6, 10), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_mmd_sees_a_difference_and_only_that():
     settings = {"key": jax.random.key(2), "num_permutations": 99, "num_bootstrap": 50, "block": 32}
     different = evaluate.mmd(samples(0, 30), samples(1, 30, shift=0.4), **settings).total

@@ -33,7 +33,9 @@ LONG = {
     "posterior_quality",
     "posterior_views",
     "pruning",
+    "scaling_symmetry",
     "transpositions",
+    "weight_sharing",
 }
 """Studies whose stages others run too, and that compile for ten seconds."""
 

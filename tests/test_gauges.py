@@ -81,6 +81,7 @@ def experts_only():
     )
 
 
+@pytest.mark.slow
 def test_normalised_units_have_incoming_weights_of_that_length():
     with jax.enable_x64(True):
         spec, params = double_mlp(0, scales=True)

@@ -76,6 +76,7 @@ def test_action_on_a_fibred_leaf_is_the_formula():
             np.testing.assert_allclose(moved["up"][i, :, j], expected, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_elements_and_params_stack():
     spec = experts_spec()
     params = jax.vmap(lambda seed: jax.tree.map(lambda leaf: leaf * seed, random_params(spec, 0)))(

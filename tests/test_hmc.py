@@ -133,6 +133,7 @@ def test_default_trajectory_is_a_quarter_period_of_the_prior():
     assert default_trajectory(target) == pytest.approx(np.pi * 0.3 * 0.5 / 2)
 
 
+@pytest.mark.slow
 def test_default_trajectory_with_a_diagonal_mass_is_a_quarter_period_too():
     """Draws of a narrow posterior are nearly independent; a twentieth of the way they would be copies."""
     _, batch = small_network()
@@ -149,6 +150,7 @@ def test_default_trajectory_with_a_diagonal_mass_is_a_quarter_period_too():
     assert np.mean(centred[:, 1:] * centred[:, :-1]) / np.mean(centred**2) < 0.3
 
 
+@pytest.mark.slow
 def test_thinned_draws_in_half_precision_are_every_other_draw_rounded(base_run):
     """The key of a transition depends on its number alone, so thinning only skips; storage only rounds."""
     storage = inference.Storage(dtype=jnp.bfloat16)
@@ -161,6 +163,7 @@ def test_thinned_draws_in_half_precision_are_every_other_draw_rounded(base_run):
     )
 
 
+@pytest.mark.slow
 def test_predictions_alone_are_those_of_the_draws(base_run):
     target, fit, _ = base_run
     storage = inference.Storage(collect="predictions", inputs=target.data.inputs)

@@ -147,6 +147,7 @@ def test_the_last_layer_is_found_in_the_jaxpr():
         last_layer(lambda p, x: jnp.tanh(apply(p, x)), params, jnp.ones((1, 2)))
 
 
+@pytest.mark.slow
 def test_leaves_by_name_and_a_mixture_over_modes():
     model, batch = small_network()
     target = density.target(model, batch)

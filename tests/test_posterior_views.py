@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from configs import STUDIES
 from experiments import posterior_views as views
@@ -27,6 +28,7 @@ def test_the_clearest_pair_is_far_from_zero_and_never_constant():
     assert views.clearest_pair(weights) == (1, 3)
 
 
+@pytest.mark.slow
 def test_a_surface_goes_through_its_three_networks():
     config = STUDIES["posterior_views"].configs["debug"][1]
     problem = Problem(config)

@@ -21,7 +21,11 @@ KEY = jax.random.key(0)
             {"algorithm": "sgld", "step_size": 1e-4, "thinning": 50}, id="sgld", marks=pytest.mark.slow
         ),
         # Here it is friction · step / 2.
-        pytest.param({"algorithm": "sghmc", "step_size": 2e-3, "friction": 5.0, "thinning": 40}, id="sghmc"),
+        pytest.param(
+            {"algorithm": "sghmc", "step_size": 2e-3, "friction": 5.0, "thinning": 40},
+            id="sghmc",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_gaussian_posterior_is_sampled(settings):

@@ -44,6 +44,7 @@ def test_the_mean_of_a_linear_model_is_the_mode():
     assert fit.diagnostics["loss"].shape == (300,)
 
 
+@pytest.mark.slow
 def test_nets_with_batch_statistics_and_many_modes():
     _, batch = small_network()
     target = density.target(models.from_module(Normalised(), (5,)), batch)
