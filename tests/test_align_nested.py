@@ -70,6 +70,7 @@ def test_planted_permutations_are_undone(make, method):
     jax.tree.map(np.testing.assert_array_equal, moved, result.samples)
 
 
+@pytest.mark.slow
 def test_activations_of_experts():
     """Captured through a batched product and a packed axis."""
     spec = experts_spec()

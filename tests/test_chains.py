@@ -62,6 +62,7 @@ def test_draws_are_the_same_bits_on_any_number_of_devices(on_one_device, num_dev
     jax.tree.map(np.testing.assert_array_equal, draws, on_one_device)
 
 
+@pytest.mark.slow
 def test_a_chain_does_not_know_how_many_others_there_are(on_one_device):
     draws = run(inference.Placement(devices=jax.devices()[:2], lanes=1), num_chains=2).posterior.by_chain()
     jax.tree.map(lambda a, b: np.testing.assert_array_equal(a, b[:2]), draws, on_one_device)

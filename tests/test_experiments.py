@@ -34,6 +34,7 @@ LONG = {
     "posterior_views",
     "pruning",
     "scaling_symmetry",
+    "toy_posterior",
     "transpositions",
     "weight_sharing",
 }
@@ -128,8 +129,16 @@ def test_the_report_needs_no_network(finished):
     assert all(source.startswith("data:image/png;base64,") for source in page.sources)
 
 
-def test_a_second_run_reuses_every_stage_and_says_the_same(finished, capsys):
-    study, directory = finished
+@pytest.mark.slow
+def test_a_second_run_of_any_study_reuses_every_stage_and_says_the_same(finished, capsys):
+    check_reuse(*finished, capsys)
+
+
+def test_a_second_run_reuses_every_stage_and_says_the_same(one_finished, capsys):
+    check_reuse(*one_finished, capsys)
+
+
+def check_reuse(study, directory, capsys):
     before = {
         path: path.read_bytes() for path in directory.rglob("*") if path.suffix in (".md", ".jsonl", ".png")
     }

@@ -127,6 +127,7 @@ def test_sorted_units_descend_and_do_not_depend_on_the_labels(key, statistic):
     assert_close(mlp_apply(ordered, inputs), mlp_apply(params, inputs), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_sorting_goes_through_fibred_groups():
     spec = experts_spec()
     params = random_params(spec, 0)

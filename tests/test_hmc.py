@@ -111,6 +111,7 @@ def test_leapfrog_goes_back_the_way_it_came():
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, -b, atol=1e-4), last, momentum)
 
 
+@pytest.mark.slow
 def test_a_rejected_proposal_leaves_the_chain_where_it_is():
     model, batch = small_network()
     target = density.target(model, batch)

@@ -89,6 +89,7 @@ def test_a_finished_run_is_read_and_a_longer_one_goes_on(finished, tmp_path):
     np.testing.assert_array_equal(draws[:, :-4].reshape(-1, 3, 1), expected["out"]["kernel"])
 
 
+@pytest.mark.slow
 def test_a_longer_run_goes_on_with_default_settings(tmp_path):
     settings = {"num_chains": 2, "num_burnin": 2, "step_size": 0.01, "num_steps": 2, "placement": HERE}
     fits = [
@@ -187,6 +188,7 @@ def kill_until_done(directory, num_kills, seed):
     return np.load(result)
 
 
+@pytest.mark.slow
 def test_kill_9_changes_no_bit(finished, tmp_path):
     samples = kill_until_done(tmp_path, 2, seed=0)
     np.testing.assert_array_equal(samples, finished[1]["out"]["kernel"])

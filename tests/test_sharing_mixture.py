@@ -115,6 +115,7 @@ def test_blended_moments_are_those_of_the_blended_sums():
     np.testing.assert_allclose(raw(mixed), 0.7 * raw(old) + 0.3 * raw(new))
 
 
+@pytest.mark.slow
 def test_few_candidates_give_what_all_components_give():
     points = weights_like(20_000)
     begin = kmeans(jax.random.key(0), points, 100, num_iterations=3)

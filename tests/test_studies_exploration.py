@@ -40,6 +40,7 @@ def test_the_gauge_of_the_toy_orders_units_and_keeps_the_function():
         np.testing.assert_allclose(model.apply(moved, inputs), model.apply(params, inputs), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_imbalance_is_incoming_minus_outgoing():
     model = models.mlp((5,), 2, hidden=(4, 3))
     samples = jax.vmap(model.init)(jax.random.split(KEY, 2))
