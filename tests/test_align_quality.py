@@ -92,6 +92,7 @@ def test_the_default_is_never_worse_than_plain_descent(problem):
     assert np.all(reached_by(problem) >= plain - 1e-5)
 
 
+@pytest.mark.slow
 def test_default_start_and_frank_wolfe_are_better_than_plain_descent_on_average(problem):
     _, _, best, plain = problem
     for settings in ({}, {"method": "frank_wolfe"}):

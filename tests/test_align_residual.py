@@ -53,10 +53,9 @@ METHODS = {
 NETWORKS = {"small": small_network, "ResNet-20-FRN": filter_response_network}
 
 
-@pytest.mark.parametrize(
-    "method", [pytest.param(name, marks=() if name == "weights" else pytest.mark.slow) for name in METHODS]
-)
-@pytest.mark.parametrize("name", ["small", pytest.param("ResNet-20-FRN", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", ["small", "ResNet-20-FRN"])
 def test_planted_permutations_are_undone(name, method):
     spec, apply, params, inputs = NETWORKS[name]()
     noise = 0.1 if (name, method) == ("ResNet-20-FRN", "activations") else 0.3
