@@ -9,15 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from configs.fields import bounded
-from configs.parts import Compact, Data, Ensemble, Network, Variational
-
-
-@dataclass(frozen=True)
-class Prior:
-    """The prior."""
-
-    prior_scale: float = bounded(1.0, 1e-6, 1e6)
-    """Standard deviation of the Gaussian prior on every weight and bias."""
+from configs.parts import Compact, Data, Ensemble, Network, Prior, Variational
 
 
 @dataclass(frozen=True)

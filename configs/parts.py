@@ -33,6 +33,14 @@ class Network:
 
 
 @dataclass(frozen=True)
+class Prior:
+    """The prior, where nothing is sampled."""
+
+    prior_scale: float = bounded(1.0, 1e-6, 1e6)
+    """Standard deviation of the Gaussian prior on every weight and bias."""
+
+
+@dataclass(frozen=True)
 class Sampler:
     """Hamiltonian Monte Carlo, the reference."""
 

@@ -7,15 +7,7 @@ shrink and a valley between three networks where there was a ridge.
 from dataclasses import dataclass
 
 from configs.fields import bounded
-from configs.parts import Data, Ensemble, Network
-
-
-@dataclass(frozen=True)
-class Prior:
-    """The prior."""
-
-    prior_scale: float = bounded(1.0, 1e-6, 1e6)
-    """Standard deviation of the Gaussian prior on every weight and bias."""
+from configs.parts import Data, Ensemble, Network, Prior
 
 
 @dataclass(frozen=True)

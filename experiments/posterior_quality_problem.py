@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from configs.posterior_quality import PosteriorQuality
+from experiments import datasets
 from symbnn import data, density, models
 from symbnn.types import Key
 
@@ -85,18 +86,9 @@ def load(config: PosteriorQuality) -> Problem:
 
 def _load_images(config: PosteriorQuality) -> tuple[data.Split, data.Split, int]:
     """Training images, the images that are judged, and the number of classes."""
-    loaded = data.load(
-        config.data.name,
-        data_dir=config.data.directory,
-        num_train=config.data.num_train,
-        num_test=config.data.num_test,
-        seed=config.seed,
-        resize=config.data.image_side,
-    )
-    if loaded.num_classes is None:
-        raise ValueError(f"--data.name {config.data.name} has no classes; this study needs labels")
+    loaded, num_classes = datasets.labelled(config.data, seed=config.seed, flatten=False)
     if not config.num_validation:
-        return loaded.train, loaded.test, loaded.num_classes
+        return loaded.train, loaded.test, num_classes
     num = len(loaded.train.targets) - config.num_validation
     if num < 2:
         raise ValueError(
@@ -107,7 +99,7 @@ def _load_images(config: PosteriorQuality) -> tuple[data.Split, data.Split, int]
         data.Split(loaded.train.inputs[part], loaded.train.targets[part])
         for part in (slice(None, num), slice(num, None))
     )
-    return train, judged, loaded.num_classes
+    return train, judged, num_classes
 
 
 def _permuted(images: np.ndarray) -> np.ndarray:

@@ -43,11 +43,10 @@ def run(config: Pruning, rundir: Path | str) -> Table:
         problem = Problem(config)
 
         def posterior(name: str, make: Callable[[], Any]) -> Any:
-            if config.posteriors is None:
-                return opened.stage(name, make)
-            return opened.stage(
-                name, lambda: borrowed_stage(config.posteriors or "", "compact_posterior", config, name)
-            )
+            lender = config.posteriors
+            if lender is not None:
+                return opened.stage(name, lambda: borrowed_stage(lender, "compact_posterior", config, name))
+            return opened.stage(name, make)
 
         hmc = posterior("hmc", lambda: stages.sample(problem, opened.directory / "chunks"))
         ensemble = posterior("ensemble", lambda: stages.train_ensemble(problem))

@@ -265,10 +265,6 @@ def _slice(samples, begin: int, length: int):
     return jax.tree.map(lambda leaf: leaf[begin : begin + length], samples)
 
 
-def _steps(shape: tuple[int, ...]) -> jax.Array:
-    return jnp.cumsum(jax.random.normal(jax.random.key(3), (64, *shape)), axis=0)
-
-
 def _on_host(params):
     return jax.tree.map(np.asarray, params)
 
