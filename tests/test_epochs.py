@@ -1,5 +1,10 @@
 """The two loops of training: the same batches, the same keys, the same networks."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -22,7 +27,8 @@ class Convolved(nn.Module):
 
     @nn.compact
     def __call__(self, x, train=False):
-        x = nn.Conv(2, (3, 3), name="conv")(x)
+        # Without a bias: under the norm it has no gradient, and Adam would follow its rounding errors.
+        x = nn.Conv(2, (3, 3), use_bias=False, name="conv")(x)
         x = nn.relu(nn.BatchNorm(use_running_average=not train, name="norm")(x))
         x = nn.Dropout(0.3, deterministic=not train)(x.reshape(len(x), -1))
         return nn.Dense(3, name="out")(x)
@@ -104,3 +110,28 @@ def test_accelerators_scan(convolved, monkeypatch):
     assert not is_slow_in_loops(
         loss, RECIPE, initial_state(RECIPE, *starts, 20), keys.indexed(KEY, 0, 2), data
     )
+
+
+DEVICES = """
+import jax, numpy as np, sys
+sys.path.insert(0, sys.argv[1])
+from test_epochs import Convolved, follow, problem
+from symbnn import models
+from symbnn.inference.epochs import step_epochs
+state, losses = follow(step_epochs, problem(models.from_module(Convolved(), (5, 5, 1))))
+spread = {len(leaf.devices()) for leaf in jax.tree.leaves(state)}
+np.savez(sys.argv[2], losses, *jax.tree.leaves(state.weights), devices=len(jax.devices()), spread=max(spread))
+"""
+
+
+@pytest.mark.parametrize("num_devices", [2, 4])
+def test_members_or_examples_spread_over_devices_train_the_same(convolved, tmp_path, num_devices):
+    # Two members lie on two devices; on four devices, the eight examples of a batch do.
+    environment = {**os.environ, "XLA_FLAGS": f"--xla_force_host_platform_device_count={num_devices}"}
+    command = [sys.executable, "-c", DEVICES, str(Path(__file__).parent), str(tmp_path / "trained.npz")]
+    subprocess.run(command, check=True, env=environment)
+    found = dict(np.load(tmp_path / "trained.npz"))
+    assert (found.pop("devices"), found.pop("spread")) == (num_devices, 1)
+    state, losses = follow(step_epochs, convolved)
+    for expected, got in zip([losses, *jax.tree.leaves(state.weights)], found.values(), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=2e-4, atol=2e-5)
