@@ -50,7 +50,8 @@ def save_tree(path: str | Path, tree: Any, metadata: Mapping[str, Any] | None = 
         "versions": _versions(),
     }
     text = json.dumps(description)
-    header = {"symbnn": text, "symbnn_sha256": hashlib.sha256(text.encode()).hexdigest()}
+    # One entry: safetensors writes several in any order, and the same tree should make the same bytes.
+    header = {"symbnn": text + hashlib.sha256(text.encode()).hexdigest()}
     with replacing(path) as part:
         try:
             save_file(arrays, part, metadata=header)
@@ -120,8 +121,11 @@ def _description(path: Path, file: Any) -> dict[str, Any]:
             found="a safetensors file of another program",
             advice="read foreign weights with `io.load_safetensors`",
         )
-    text = header["symbnn"]
-    if hashlib.sha256(text.encode()).hexdigest() != header.get("symbnn_sha256"):
+    # Files of earlier versions have the checksum in an entry of its own.
+    text, checksum = header["symbnn"], header.get("symbnn_sha256")
+    if checksum is None:
+        text, checksum = text[:-64], text[-64:]
+    if hashlib.sha256(text.encode()).hexdigest() != checksum:
         raise _damaged(path, "a header that matches its checksum", "another checksum")
     try:
         description = parse_json(text)
