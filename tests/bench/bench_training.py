@@ -39,6 +39,7 @@ def _row(name: str, target: density.Target, *, batch_size: int, least: float) ->
         passed=ratio >= least,
         note=f"{seconds[0]:.2f} s against {seconds[1]:.2f} s, least of {ROUNDS} interleaved rounds",
         limit="XLA's batched products, on a CPU little faster than the products one by one",
+        floor=1.3,
     )
 
 

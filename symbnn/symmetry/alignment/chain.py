@@ -11,7 +11,7 @@ import numpy as np
 
 from symbnn import tree
 from symbnn.symmetry.alignment.descent import Descent
-from symbnn.symmetry.alignment.match import joined
+from symbnn.symmetry.alignment.match import joined, part_of
 from symbnn.symmetry.alignment.problem import HostPermutations
 from symbnn.types import Samples
 
@@ -37,9 +37,10 @@ def match_chains(
         )
         start = {name: np.repeat(value[last], length, axis=0) for name, value in before.items()}
         positions.append(index)
-        # One chain's draws lie side by side, and a slice is cheaper than an index.
-        chosen = slice(begin, begin + length) if num_chains == 1 else index
-        results.append(matched(tree.take(samples, chosen), start))
+        # One chain's draws lie side by side, and cutting is cheaper than picking.
+        is_one = num_chains == 1
+        block = part_of(samples, slice(begin, begin + length)) if is_one else tree.take(samples, index)
+        results.append(matched(block, start))
     back = np.argsort(np.concatenate(positions))
     everything = joined(results)
     return Descent(
