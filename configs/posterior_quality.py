@@ -175,8 +175,8 @@ CONFIGS = {
             data=Data(name="mnist", num_train=2_000, num_test=1_000),
             outside=("fashion_mnist", "notmnist"),
             network=Network(name="optunet", hidden=()),
-            # One after the other: side by side they are grouped convolutions, which CPUs are slow at.
-            training=Training(num_epochs=6, batch_size=50, members_per_block=1),
+            # Kept after every block.
+            training=Training(num_epochs=6, batch_size=50, members_per_block=20),
             # A gradient over all images takes a quarter of a second: too slow for HMC.
             methods=("dropout", "variational", "swag", "laplace", "sghmc"),
             num_samples=100,

@@ -16,6 +16,7 @@ import optax
 
 from configs.scaling_symmetry import Law
 from symbnn import density, keys, symmetry
+from symbnn.inference.epochs import has_convolution
 from symbnn.inference.recipe import OPTIMIZERS, Recipe
 from symbnn.models import Model
 from symbnn.symmetry.posynomial import flow, squares, terms
@@ -115,7 +116,12 @@ def _train(
         (end, _), _ = jax.lax.scan(step, (start, optimizer.init(start)), jnp.arange(num_steps))
         return end
 
-    return jax.vmap(one)(rates, decays, member_keys, starts)
+    everyone = (rates, decays, member_keys, starts)
+    program = jax.make_jaxpr(apply)(jax.tree.map(lambda leaf: leaf[0], starts), batch.inputs)
+    if jax.default_backend() == "cpu" and has_convolution(program.jaxpr):
+        # Side by side they are grouped convolutions, which CPUs are slow at.
+        return jax.lax.map(lambda member: one(*member), everyone)
+    return jax.vmap(one)(*everyone)
 
 
 def orbit(

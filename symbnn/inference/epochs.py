@@ -178,7 +178,7 @@ def is_slow_in_loops(loss: Loss, recipe: Recipe, state: TrainingState, member_ke
     batch = Batch(*(jax.ShapeDtypeStruct((recipe.batch_size, *part.shape[1:]), part.dtype) for part in data))
     weights, statistics, key = one
     # Traced through jit, which remembers it for the same loss and shapes.
-    return _has_convolution(_value.trace(loss, weights, statistics, batch, key).jaxpr)
+    return has_convolution(_value.trace(loss, weights, statistics, batch, key).jaxpr)
 
 
 @functools.partial(jax.jit, static_argnames="loss")
@@ -186,12 +186,13 @@ def _value(loss: Loss, weights: Params, statistics: Params, batch: Batch, key: K
     return loss(weights, statistics, batch, key)[0]
 
 
-def _has_convolution(program: Any) -> bool:
+def has_convolution(program: Any) -> bool:
+    """Whether a jaxpr convolves, itself or in what it calls."""
     for equation in program.eqns:
         if equation.primitive.name == "conv_general_dilated":
             return True
         for value in jax.tree.leaves(list(equation.params.values()), is_leaf=_is_program):
-            if _is_program(value) and _has_convolution(value):
+            if _is_program(value) and has_convolution(value):
                 return True
     return False
 
