@@ -47,6 +47,12 @@ class Pretraining:
     """Images are shifted by up to so many pixels in training, in every stage."""
     flip: bool = False
     """Images are mirrored at random in training, in every stage."""
+    padding: Literal["reflect"] | None = None
+    """What moves in when an image is shifted: its mirrored edge; by default zeros."""
+    crop: float | None = bounded(None, 0.01, 1.0)
+    """Images are random parts of at least this share of the area, scaled to full size; by default whole."""
+    jitter: tuple[float, float, float, float] | None = bounded(None, 0.0, 1.0)
+    """Brightness, contrast, saturation and hue of images change by up to so much; by default not at all."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """What all stages of weight sharing work on: data, network, target, augmentation, imported weights."""
 
-import dataclasses
 import functools
 from pathlib import Path
 from typing import Any
@@ -11,15 +10,15 @@ import numpy as np
 from jaxtyping import Array
 
 from configs.weight_sharing import WeightSharing
-from configs.weight_sharing_parts import SharedNetwork
-from symbnn import data, density, io, keys, models, tree
+from configs.weight_sharing_parts import Pretraining, SharedNetwork
+from experiments.augmentation import Augmented, Change, Crop, Flip, Jitter, Shift
+from symbnn import data, density, io, models, tree
 from symbnn.data import Split, Streamed
-from symbnn.density import Batch
 from symbnn.inference.recipe import Recipe
 from symbnn.inference.training import Loss
 from symbnn.models import Model
 from symbnn.posteriors.base import check_same_shapes
-from symbnn.types import Key, Params
+from symbnn.types import Params
 
 # Images of these sets come as files of any size, which stay on disk; networks see squares of this side.
 SIDES = {"imagenet": 224}
@@ -29,36 +28,8 @@ SCALES = {
         np.array([0.485, 0.456, 0.406], np.float32), np.array([0.229, 0.224, 0.225], np.float32)
     )
 }
+UNSCALED = data.Statistics(np.zeros(1, np.float32), np.ones(1, np.float32))
 TORCH_SUFFIXES = (".pt", ".pth", ".bin")
-
-
-@dataclasses.dataclass(frozen=True)
-class Augmented:
-    """A loss whose images are shifted by up to `shift` pixels and, with `flip`, mirrored, all at random."""
-
-    loss: Loss
-    shift: int
-    flip: bool
-
-    def __call__(self, weights: Params, statistics: Params, batch: Batch, key: Key) -> tuple[Array, Params]:
-        """The loss of the augmented batch."""
-        inputs = augment(keys.named(key, "augmentation"), batch.inputs, shift=self.shift, flip=self.flip)
-        return self.loss(weights, statistics, Batch(inputs, batch.targets), key)
-
-
-def augment(key: Key, images: Array, *, shift: int, flip: bool) -> Array:
-    """Each image of the batch (n, height, width, channels) shifted and mirrored on its own; zeros move in."""
-    num, height, width, channels = images.shape
-    key_shift, key_flip = jax.random.split(key)
-    padded = jnp.pad(images, ((0, 0), (shift, shift), (shift, shift), (0, 0)))
-    offsets = jax.random.randint(key_shift, (num, 2), 0, 2 * shift + 1)
-    cut = jax.vmap(
-        lambda image, at: jax.lax.dynamic_slice(image, (at[0], at[1], 0), (height, width, channels))
-    )(padded, offsets)
-    if not flip:
-        return cut
-    is_flipped = jax.random.bernoulli(key_flip, shape=(num, 1, 1, 1))
-    return jnp.where(is_flipped, cut[:, :, ::-1], cut)
 
 
 class Problem:
@@ -90,15 +61,16 @@ class Problem:
 
     def wrap(self, loss: Loss) -> Loss:
         """The loss with augmented batches, if the config asks for it."""
-        settings = self.config.pretraining
-        if not settings.shift and not settings.flip:
+        changes = changes_of(self.config.pretraining, self.config.data.name)
+        if not changes:
             return loss
-        if len(self.model.input_shape) != 3:
+        shape = self.model.input_shape
+        if len(shape) != 3 or (self.config.pretraining.jitter is not None and shape[-1] != 3):
             raise ValueError(
-                f"--pretraining.shift and --pretraining.flip are for images; {self.config.model.name} takes "
-                "vectors"
+                "--pretraining.shift, flip and crop are for images, and jitter for colour images; "
+                f"{self.config.model.name} takes inputs of shape {shape}"
             )
-        return Augmented(loss, settings.shift, settings.flip)
+        return Augmented(loss, changes)
 
     def outside(self) -> Array | None:
         """Out-of-distribution inputs, if the config names a set."""
@@ -112,6 +84,22 @@ class Problem:
                 f"expected {self.data.input_shape}"
             )
         return _placed(found.test.inputs)
+
+
+def changes_of(settings: Pretraining, data_name: str) -> tuple[Change, ...]:
+    """What is done at random to training images of this set, in order."""
+    changes: list[Change] = []
+    if settings.shift:
+        changes.append(Shift(settings.shift, reflect=settings.padding == "reflect"))
+    if settings.crop is not None:
+        changes.append(Crop(settings.crop))
+    if settings.flip:
+        changes.append(Flip())
+    if settings.jitter is not None:
+        scale = SCALES.get(data_name, UNSCALED)
+        mean, std = tuple(scale.mean.tolist()), tuple(scale.std.tolist())
+        changes.append(Jitter(*settings.jitter, mean, std))
+    return tuple(changes)
 
 
 # The same objects for every seed: compiled training steps are known by them.
