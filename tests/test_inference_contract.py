@@ -1,12 +1,17 @@
 """One contract for every method: same key, same result; finite; saves and loads; far better than guessing."""
 
+import dataclasses
 import functools
+import inspect
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from symbnn import data, density, inference, io, models, posteriors, tree
+from symbnn.inference import driver
+from symbnn.inference.settings import Run
 from symbnn.types import Samples
 
 KEY = jax.random.key(0)
@@ -92,3 +97,44 @@ def test_it_saves_and_loads(name, tmp_path):
     assert type(loaded) is type(posterior)
     assert jax.tree.structure(loaded) == jax.tree.structure(posterior)
     jax.tree.map(np.testing.assert_array_equal, loaded.sample(KEY, 2), posterior.sample(KEY, 2))
+
+
+SAMPLERS = pytest.mark.parametrize("factory", [inference.hmc, inference.nuts, inference.mclmc])
+
+
+@SAMPLERS
+def test_samplers_share_the_settings_of_a_run(factory):
+    """Every signature lists them, with the same types and, but for burn-in and thinning, defaults."""
+    own, first = (inspect.signature(each).parameters for each in (factory, inference.hmc))
+    for field in dataclasses.fields(Run):
+        assert own[field.name].annotation == field.type
+        if field.name not in ("num_burnin", "thinning"):
+            assert own[field.name].default == first[field.name].default
+    with pytest.raises(TypeError, match="unexpected keyword argument 'num_sample'"):
+        factory(num_sample=3)
+
+
+@SAMPLERS
+def test_every_setting_reaches_the_run(factory, tmp_path, monkeypatch):
+    """They are handed on by position: each must arrive as what it was given for."""
+    handed: list[Run] = []
+
+    def run(*arguments, name):
+        handed.append(arguments[-1])
+        return inference.Fit(None, {})
+
+    monkeypatch.setattr(driver, "run", run)
+    given = {
+        "num_chains": 2,
+        "num_samples": 3,
+        "num_burnin": 5,
+        "thinning": 7,
+        "chunk_size": 11,
+        "initial": {"w": np.zeros(2)},
+        "placement": inference.Placement(lanes=1),
+        "storage": inference.Storage(dtype=jnp.float16),
+        "progress": lambda report: None,
+        "sink": io.ChunkStore(tmp_path),
+    }
+    factory(step_size=0.1, **given)(KEY, digits()[1])
+    assert {field.name: getattr(handed[0], field.name) for field in dataclasses.fields(Run)} == given

@@ -4,9 +4,9 @@ The key of transition t of chain c is derived from (key, c, t), so a chunk needs
 after the chunk before it: a missing or damaged chunk is computed again, bit for bit, and no other.
 """
 
-import math
 import time
 import warnings
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -17,50 +17,20 @@ from symbnn import tree
 from symbnn.density import Target, has_batch_statistics, refuse_batch_statistics
 from symbnn.inference import chains, distributed, programs, report
 from symbnn.inference.adaptation import Tuner
-from symbnn.inference.base import Chunk, Fit, Progress, ProgressCallback, Sink
+from symbnn.inference.base import Chunk, Fit, Progress
 from symbnn.inference.kernels import Kernel
-from symbnn.inference.storage import (
-    Storage,
-    Stored,
-    check_storage,
-    checksum,
-    fingerprint,
-    flatten,
-    join_draws,
-    unflatten,
+from symbnn.inference.settings import (
+    Run,
+    Work,
+    check_initial,
+    default_chunk_size,
+    fingerprint_entries,
+    num_draws,
+    works,
 )
+from symbnn.inference.storage import Stored, fingerprint, flatten, join_draws, unflatten
 from symbnn.posteriors import Empirical
-from symbnn.types import Key, Samples
-
-OPERATIONS_PER_CHUNK = 5e12
-"""Default size of a chunk: half a minute on two cores, seconds on an accelerator, between two reports."""
-
-
-class Run(NamedTuple):
-    """Settings that all samplers share."""
-
-    num_chains: int
-    num_samples: int
-    """Draws kept per chain."""
-    num_burnin: int
-    """Transitions per chain before the first draw."""
-    thinning: int
-    """Transitions per draw."""
-    chunk_size: int | None
-    """Draws per compiled chunk: between two progress reports, and per stored file."""
-    initial: Samples | None
-    placement: chains.Placement
-    storage: Storage
-    progress: ProgressCallback | None
-    sink: Sink | None
-
-
-class Work(NamedTuple):
-    """One chunk of a run: transitions `start` to `stop` of every chain."""
-
-    stage: str
-    start: int
-    stop: int
+from symbnn.types import Key
 
 
 class Session(NamedTuple):
@@ -72,17 +42,6 @@ class Session(NamedTuple):
     shard: chains.Shard
     key_data: np.ndarray
     begun: float
-
-
-def check_run(run: Run) -> Run:
-    """`run` itself, or a `ValueError` about the first setting that cannot be."""
-    for name, least in (("num_chains", 1), ("num_samples", 1), ("num_burnin", 0), ("thinning", 1)):
-        if getattr(run, name) < least:
-            raise ValueError(f"{name} must be at least {least}; got {getattr(run, name)}")
-    if run.chunk_size is not None and run.chunk_size < 1:
-        raise ValueError(f"chunk_size must be at least 1; got {run.chunk_size}")
-    check_storage(run.storage, run.sink)
-    return run
 
 
 def run(key: Key, target: Target, kernel: Kernel, tuner: Tuner, settings: Run, *, name: str) -> Fit:
@@ -97,12 +56,12 @@ def run(key: Key, target: Target, kernel: Kernel, tuner: Tuner, settings: Run, *
     shapes = jax.eval_shape(target.init, jax.random.key(0))
     if has_batch_statistics(shapes):
         refuse_batch_statistics()
-    _check_initial(settings, shapes)
+    check_initial(settings, shapes)
     plan = chains.layout(settings.num_chains, settings.placement)
-    settings = settings._replace(chunk_size=settings.chunk_size or default_chunk_size(settings, target))
+    settings = replace(settings, chunk_size=settings.chunk_size or default_chunk_size(settings, target))
     assert settings.chunk_size is not None
     if settings.sink is not None:
-        settings.sink.open(fingerprint(key, target, _fingerprint_settings(settings, plan, name)))
+        settings.sink.open(fingerprint(key, target, fingerprint_entries(settings, plan, name)))
 
     compiled = programs.build(
         target,
@@ -123,16 +82,6 @@ def run(key: Key, target: Target, kernel: Kernel, tuner: Tuner, settings: Run, *
         time.perf_counter(),
     )
     return _loop(session, shapes)
-
-
-def works(settings: Run) -> list[Work]:
-    """The chunks of a run, in order."""
-    size = (settings.chunk_size or 1) * settings.thinning
-    burnin, end = settings.num_burnin, settings.num_burnin + settings.num_samples * settings.thinning
-    return [
-        *(Work("burn-in", start, min(start + size, burnin)) for start in range(0, burnin, size)),
-        *(Work("sampling", start, min(start + size, end)) for start in range(burnin, end, size)),
-    ]
 
 
 def _loop(session: Session, shapes: Any) -> Fit:
@@ -203,7 +152,7 @@ def _read(session: Session, index: int, work: Work, damaged: list[str]) -> Chunk
     except ValueError as error:
         damaged.append(str(error))
         warnings.warn(f"computing chunk {index} again: {error}", RuntimeWarning, stacklevel=4)
-    fits = chunk is not None and chunk["info/transitions"].shape[1] == _num_draws(session.settings, work)
+    fits = chunk is not None and chunk["info/transitions"].shape[1] == num_draws(session.settings, work)
     return chunk if distributed.everywhere(fits) else None
 
 
@@ -218,17 +167,13 @@ def _compute(session: Session, state: Any, work: Work) -> tuple[Any, Chunk]:
     inputs = () if session.settings.storage.inputs is None else np.asarray(session.settings.storage.inputs)
     state, totals, kept = session.programs.advance(state, session.shard, session.key_data, window, inputs)
     host = chains.fetch_chains(plan, {"state": state, "info": totals})
-    num = _num_draws(session.settings, work)
+    num = num_draws(session.settings, work)
     host["info"] = jax.tree.map(lambda leaf: leaf[:, :num], host["info"])
     if session.settings.storage.collect == "predictions":
         host["predictions"] = chains.fetch_chains(plan, kept)
     elif work.stage == "sampling":
         host["draws"] = jax.tree.map(lambda leaf: leaf[:, :num], chains.fetch_chains(plan, kept))
     return state, flatten("", host)
-
-
-def _num_draws(settings: Run, work: Work) -> int:
-    return math.ceil((work.stop - work.start) / settings.thinning)
 
 
 def _keep(session: Session, chunk: Chunk, shapes: Any) -> Any:
@@ -273,53 +218,3 @@ def _tell(session: Session, work: Work, chunk: Chunk) -> None:
     else:
         done = (work.stop - settings.num_burnin) // settings.thinning
         settings.progress(Progress(work.stage, done, settings.num_samples, statistics))
-
-
-def default_chunk_size(settings: Run, target: Target) -> int:
-    """Draws of about `OPERATIONS_PER_CHUNK` at a hundred gradients a transition; at most 50.
-
-    It does not depend on the number of draws, so that a longer run goes on from the chunks of a shorter one.
-    """
-    num_weights = tree.num_weights(jax.eval_shape(target.init, jax.random.key(0)))
-    per_draw = 600.0 * num_weights * target.num_data * settings.thinning * settings.num_chains
-    return int(min(50, max(1, OPERATIONS_PER_CHUNK // per_draw)))
-
-
-def _check_initial(settings: Run, shapes: Any) -> None:
-    """`ValueError` naming the leaf of `initial` that is not one network per chain."""
-    expected = tree.named_leaves(shapes)
-    dtypes = {str(leaf.dtype): name for name, leaf in expected.items()}
-    if len(dtypes) > 1:
-        raise ValueError(f"the network mixes dtypes; one leaf of each: {dtypes}")
-    if settings.initial is None:
-        return
-    given = tree.named_leaves(settings.initial)
-    if given.keys() != expected.keys():
-        raise ValueError(
-            f"initial does not match the network: missing {sorted(expected.keys() - given.keys())}, "
-            f"unknown {sorted(given.keys() - expected.keys())}"
-        )
-    for name, leaf in given.items():
-        shape = (settings.num_chains, *expected[name].shape)
-        if leaf.shape != shape or leaf.dtype != expected[name].dtype:
-            raise ValueError(
-                f"initial leaf {name!r} must be {shape} of {expected[name].dtype}, one network per chain; "
-                f"got {leaf.shape} of {leaf.dtype}"
-            )
-
-
-def _fingerprint_settings(settings: Run, plan: chains.Layout, name: str) -> dict[str, str]:
-    initial = [checksum(np.asarray(leaf)) for leaf in jax.tree.leaves(settings.initial)]
-    inputs = settings.storage.inputs
-    return {
-        "method": name,
-        "burn-in": str(settings.num_burnin),
-        "thinning": str(settings.thinning),
-        "chunk_size": str(settings.chunk_size),
-        "chains": f"{settings.num_chains}, here {chains.local_chains(plan).tolist()}",
-        "lanes": str(plan.lanes),
-        "data_shards": str(plan.mesh.shape["data"]),
-        "kept": f"{'predictions' if inputs is not None else 'draws'} as {settings.storage.dtype}",
-        "inputs": "none" if inputs is None else checksum(np.asarray(inputs)),
-        "initial": ", ".join(initial) or "prior",
-    }

@@ -22,6 +22,7 @@ from symbnn.inference import adaptation, driver
 from symbnn.inference.base import Fit, Method, ProgressCallback, Sink
 from symbnn.inference.chains import EVERYWHERE, Placement
 from symbnn.inference.kernels import ChainDensity, Info, Kernel, Tuning, is_divergence
+from symbnn.inference.settings import Run
 from symbnn.inference.storage import IN_MEMORY, Storage
 from symbnn.types import Key, Params, Samples
 
@@ -63,22 +64,10 @@ def hmc(
     mass matrix if `mass` is "diagonal". `num_steps` leapfrog steps, or as many as `trajectory` / `step_size`,
     when adapting at most `max_num_steps` (1000); `jitter` in [0, 1) makes each step size uniform on ±jitter
     around its value.
-    Chains start from prior draws, or from `initial`, one network per chain. See `driver.run` for the other
-    settings and the diagnostics.
+    See `settings.Run` for the settings of all samplers and `driver.run` for the diagnostics.
     """
-    run = driver.check_run(
-        driver.Run(
-            num_chains=num_chains,
-            num_samples=num_samples,
-            num_burnin=num_burnin,
-            thinning=thinning,
-            chunk_size=chunk_size,
-            initial=initial,
-            placement=placement,
-            storage=storage,
-            progress=progress,
-            sink=sink,
-        )
+    run = Run(
+        num_chains, num_samples, num_burnin, thinning, chunk_size, initial, placement, storage, progress, sink
     )
     _check(step_size, num_steps, trajectory, jitter)
     adaptation.require_adapting(
@@ -89,20 +78,11 @@ def hmc(
     most = MAX_NUM_STEPS if max_num_steps is None else max_num_steps
 
     def method(key: Key, target: Target) -> Fit:
-        length = default_trajectory(target) if trajectory is None else trajectory
         if step_size is None:
             steps = num_steps
-            tuner = adaptation.windows(
-                num_burnin,
-                initial_step_size=adaptation.first_step_size(target),
-                mass=mass or "identity",
-                target_acceptance=adaptation.TARGET_ACCEPTANCE
-                if target_acceptance is None
-                else target_acceptance,
-                length=length,
-                length_with_mass=0.5 * math.pi if trajectory is None else trajectory,
-            )
+            tuner = _windows(target, num_burnin, mass or "identity", target_acceptance, trajectory)
         else:
+            length = default_trajectory(target) if trajectory is None else trajectory
             steps = num_steps or max(1, math.ceil(length / step_size - 1e-6))
             tuner = adaptation.fixed(step_size=step_size, length=steps * step_size)
         name = f"hmc(num_steps={steps}, max_num_steps={most}, jitter={jitter}, {tuner.name})"
@@ -181,6 +161,24 @@ def kinetic_difference(new: Params, old: Params, inverse_mass: Params) -> Array:
     """½ Σ_i (new_i² - old_i²) / m_i, as (new - old)(new + old): no two large numbers are subtracted."""
     terms = jax.tree.map(lambda a, b, v: jnp.sum((a - b) * (a + b) * v), new, old, inverse_mass)
     return 0.5 * jax.tree.reduce(jnp.add, terms)
+
+
+def _windows(
+    target: Target,
+    num_burnin: int,
+    mass: adaptation.Mass,
+    target_acceptance: float | None,
+    trajectory: float | None,
+) -> adaptation.Tuner:
+    """Adaptation of step size and mass; without a `trajectory`, to a quarter period against either mass."""
+    return adaptation.windows(
+        num_burnin,
+        initial_step_size=adaptation.first_step_size(target),
+        mass=mass,
+        target_acceptance=adaptation.TARGET_ACCEPTANCE if target_acceptance is None else target_acceptance,
+        length=default_trajectory(target) if trajectory is None else trajectory,
+        length_with_mass=0.5 * math.pi if trajectory is None else trajectory,
+    )
 
 
 def _check(step_size: float | None, num_steps: int | None, trajectory: float | None, jitter: float) -> None:

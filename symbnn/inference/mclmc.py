@@ -25,6 +25,7 @@ from symbnn.inference.chains import EVERYWHERE, Placement
 from symbnn.inference.energy_variance import energy_variance as energy_variance_tuner
 from symbnn.inference.kernels import ChainDensity, Info, Kernel, Tuning, is_divergence
 from symbnn.inference.nuts import NUTSState
+from symbnn.inference.settings import Run
 from symbnn.inference.storage import IN_MEMORY, Storage
 from symbnn.types import Key, Params, Samples
 
@@ -58,22 +59,11 @@ def mclmc(
 
     `step_size=None` adapts it in the burn-in: unadjusted to `energy_variance` per dimension, from the first
     value (0.5) at the start to the second (0.1) at the end; adjusted to `target_acceptance` (0.9).
-    `length=None`: unadjusted, the spread √Σ_i var(w_i) seen in the burn-in; adjusted, π σ √(T d) / 2. See
-    `driver.run` for the rest.
+    `length=None`: unadjusted, the spread √Σ_i var(w_i) seen in the burn-in; adjusted, π σ √(T d) / 2.
+    See `settings.Run` for the settings of all samplers and `driver.run` for the diagnostics.
     """
-    run = driver.check_run(
-        driver.Run(
-            num_chains=num_chains,
-            num_samples=num_samples,
-            num_burnin=num_burnin,
-            thinning=thinning,
-            chunk_size=chunk_size,
-            initial=initial,
-            placement=placement,
-            storage=storage,
-            progress=progress,
-            sink=sink,
-        )
+    run = Run(
+        num_chains, num_samples, num_burnin, thinning, chunk_size, initial, placement, storage, progress, sink
     )
     variance = ENERGY_VARIANCE if energy_variance is None else energy_variance
     _check(step_size, length, kernel, variance)
@@ -87,13 +77,7 @@ def mclmc(
         if step_size is not None and (length is not None or kernel == "adjusted"):
             tuner = adaptation.fixed(step_size=step_size, length=distance)
         elif kernel == "adjusted":
-            tuner = adaptation.windows(
-                num_burnin,
-                initial_step_size=FIRST_STEP_SIZE * math.sqrt(sum(adaptation.leaf_sizes(target).values())),
-                mass="identity",
-                target_acceptance=TARGET_ACCEPTANCE if target_acceptance is None else target_acceptance,
-                length=distance,
-            )
+            tuner = _windows(target, num_burnin, target_acceptance, distance)
         else:
             tuner = energy_variance_tuner(
                 num_burnin,
@@ -160,6 +144,19 @@ def adjusted_kernel(max_num_steps: int) -> Kernel:
         )
 
     return Kernel(init, step)
+
+
+def _windows(
+    target: Target, num_burnin: int, target_acceptance: float | None, length: float
+) -> adaptation.Tuner:
+    """Adaptation of the step size of trajectories of `length`, which is of order √d, and so is a step."""
+    return adaptation.windows(
+        num_burnin,
+        initial_step_size=FIRST_STEP_SIZE * math.sqrt(sum(adaptation.leaf_sizes(target).values())),
+        mass="identity",
+        target_acceptance=TARGET_ACCEPTANCE if target_acceptance is None else target_acceptance,
+        length=length,
+    )
 
 
 def _check(

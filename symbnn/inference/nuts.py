@@ -22,6 +22,7 @@ from symbnn.inference.base import Fit, Method, ProgressCallback, Sink
 from symbnn.inference.chains import EVERYWHERE, Placement
 from symbnn.inference.hmc import sample_momentum
 from symbnn.inference.kernels import ChainDensity, Info, Kernel, Tuning
+from symbnn.inference.settings import Run
 from symbnn.inference.storage import IN_MEMORY, Storage
 from symbnn.types import Key, Params, Samples
 
@@ -55,21 +56,10 @@ def nuts(
     `step_size=None` adapts it by windows in the burn-in, towards `target_acceptance` (0.8), with a diagonal
     mass matrix unless `mass` is "identity"; a given `step_size` goes with unit masses. A trajectory has at
     most 2^`max_doublings` steps.
-    See `driver.run` for the rest.
+    See `settings.Run` for the settings of all samplers and `driver.run` for the diagnostics.
     """
-    run = driver.check_run(
-        driver.Run(
-            num_chains=num_chains,
-            num_samples=num_samples,
-            num_burnin=num_burnin,
-            thinning=thinning,
-            chunk_size=chunk_size,
-            initial=initial,
-            placement=placement,
-            storage=storage,
-            progress=progress,
-            sink=sink,
-        )
+    run = Run(
+        num_chains, num_samples, num_burnin, thinning, chunk_size, initial, placement, storage, progress, sink
     )
     if step_size is not None and not step_size > 0:
         raise ValueError(f"step_size must be positive; got {step_size}")

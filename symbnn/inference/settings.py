@@ -1,0 +1,132 @@
+"""What a run of chains is asked for: the settings all samplers share, and what follows from them before it.
+
+That is the chunks it is cut into, whether the starts fit the network, and its entries in the fingerprint by
+which a stopped run is recognised.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from symbnn import tree
+from symbnn.density import Target
+from symbnn.inference import chains
+from symbnn.inference.base import ProgressCallback, Sink
+from symbnn.inference.storage import Storage, check_storage, checksum
+from symbnn.types import Samples
+
+OPERATIONS_PER_CHUNK = 5e12
+"""Default size of a chunk: half a minute on two cores, seconds on an accelerator, between two reports."""
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """Settings that all samplers share; checked when it is made."""
+
+    num_chains: int
+    num_samples: int
+    """Draws kept per chain."""
+    num_burnin: int
+    """Transitions per chain before the first draw."""
+    thinning: int
+    """Transitions per draw."""
+    chunk_size: int | None
+    """Draws per compiled chunk, so per progress report and per stored file; None: `default_chunk_size`."""
+    initial: Samples | None
+    """Where chains start, one network per chain; None: draws from the prior."""
+    placement: chains.Placement
+    """Which chains run on which devices."""
+    storage: Storage
+    """What becomes of the draws."""
+    progress: ProgressCallback | None
+    """Called by the host after every chunk."""
+    sink: Sink | None
+    """Where chunks are kept, from which a stopped run goes on."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("num_chains", 1), ("num_samples", 1), ("num_burnin", 0), ("thinning", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}; got {getattr(self, name)}")
+        if self.chunk_size is not None and self.chunk_size < 1:
+            raise ValueError(f"chunk_size must be at least 1; got {self.chunk_size}")
+        check_storage(self.storage, self.sink)
+
+
+class Work(NamedTuple):
+    """One chunk of a run: transitions `start` to `stop` of every chain."""
+
+    stage: str
+    start: int
+    stop: int
+
+
+def works(settings: Run) -> list[Work]:
+    """The chunks of a run, in order."""
+    size = (settings.chunk_size or 1) * settings.thinning
+    burnin, end = settings.num_burnin, settings.num_burnin + settings.num_samples * settings.thinning
+    return [
+        *(Work("burn-in", start, min(start + size, burnin)) for start in range(0, burnin, size)),
+        *(Work("sampling", start, min(start + size, end)) for start in range(burnin, end, size)),
+    ]
+
+
+def num_draws(settings: Run, work: Work) -> int:
+    """Draws of a chunk; in the burn-in, as many as its transitions would make."""
+    return math.ceil((work.stop - work.start) / settings.thinning)
+
+
+def default_chunk_size(settings: Run, target: Target) -> int:
+    """Draws of about `OPERATIONS_PER_CHUNK` at a hundred gradients a transition; at most 50.
+
+    It does not depend on the number of draws, so that a longer run goes on from the chunks of a shorter one.
+    """
+    num_weights = tree.num_weights(jax.eval_shape(target.init, jax.random.key(0)))
+    per_draw = 600.0 * num_weights * target.num_data * settings.thinning * settings.num_chains
+    return int(min(50, max(1, OPERATIONS_PER_CHUNK // per_draw)))
+
+
+def check_initial(settings: Run, shapes: Any) -> None:
+    """`ValueError` naming the leaf of `initial` that is not one network per chain."""
+    expected = tree.named_leaves(shapes)
+    dtypes = {str(leaf.dtype): name for name, leaf in expected.items()}
+    if len(dtypes) > 1:
+        raise ValueError(f"the network mixes dtypes; one leaf of each: {dtypes}")
+    if settings.initial is None:
+        return
+    given = tree.named_leaves(settings.initial)
+    if given.keys() != expected.keys():
+        raise ValueError(
+            f"initial does not match the network: missing {sorted(expected.keys() - given.keys())}, "
+            f"unknown {sorted(given.keys() - expected.keys())}"
+        )
+    for name, leaf in given.items():
+        shape = (settings.num_chains, *expected[name].shape)
+        if leaf.shape != shape or leaf.dtype != expected[name].dtype:
+            raise ValueError(
+                f"initial leaf {name!r} must be {shape} of {expected[name].dtype}, one network per chain; "
+                f"got {leaf.shape} of {leaf.dtype}"
+            )
+
+
+def fingerprint_entries(settings: Run, plan: chains.Layout, name: str) -> dict[str, str]:
+    """What a stored run must agree in, besides key, data and density: all that changes a chunk.
+
+    Not `num_samples`: a longer run goes on from the chunks of a shorter one.
+    """
+    initial = [checksum(np.asarray(leaf)) for leaf in jax.tree.leaves(settings.initial)]
+    inputs = settings.storage.inputs
+    return {
+        "method": name,
+        "burn-in": str(settings.num_burnin),
+        "thinning": str(settings.thinning),
+        "chunk_size": str(settings.chunk_size),
+        "chains": f"{settings.num_chains}, here {chains.local_chains(plan).tolist()}",
+        "lanes": str(plan.lanes),
+        "data_shards": str(plan.mesh.shape["data"]),
+        "kept": f"{'predictions' if inputs is not None else 'draws'} as {settings.storage.dtype}",
+        "inputs": "none" if inputs is None else checksum(np.asarray(inputs)),
+        "initial": ", ".join(initial) or "prior",
+    }
