@@ -7,6 +7,7 @@ import pytest
 import scipy.stats
 
 from symbnn import density, models, tree
+from symbnn.data import Streamed
 from symbnn.density.chunked import default_chunk_size, number_of_chunks
 from tests.inference_cases import LinearModel, linear_model, small_network
 
@@ -215,6 +216,32 @@ def mixed_dtypes(key):
 def test_bad_input_is_refused(model, batch, settings, message):
     with pytest.raises(ValueError, match=message):
         density.target(model or linear_model(2, 3), batch, **settings)
+
+
+def changed(array, index, value):
+    array = np.array(array)
+    array[index] = value
+    return array
+
+
+@pytest.mark.parametrize(
+    ("inputs", "targets", "message"),
+    [
+        (changed(VALUES, (slice(2, 4), 1), np.nan), VALUES, r"inputs .*; 2 of 12 .* index \(2, 1\): nan"),
+        (VALUES, changed(VALUES, (5, 0), -np.inf), r"targets .*; 1 of 12 .* index \(5, 0\): -inf"),
+        (changed(VALUES, (0, 0), np.inf).astype(jnp.bfloat16), VALUES, r"inputs .* index \(0, 0\): inf"),
+        (changed(VALUES.astype(float), (1, 0), 1e300), VALUES, r"finite in float32; .* \(1, 0\): 1e\+300"),
+        (Streamed(lambda indices: VALUES[indices], VALUES.shape), VALUES * np.nan, r"targets .*; 12 of 12"),
+    ],
+)
+def test_numbers_that_are_not_finite_are_refused(inputs, targets, message):
+    with pytest.raises(ValueError, match=message):
+        density.target(linear_model(2, 2), density.Batch(inputs, targets), likelihood=density.gaussian(1.0))
+
+
+def test_streamed_inputs_are_not_read_for_a_check():
+    streamed = Streamed(lambda indices: pytest.fail("read"), VALUES.shape)
+    density.target(linear_model(2, 4), density.Batch(streamed, LABELS))
 
 
 def test_noise_must_be_positive():

@@ -73,18 +73,7 @@ def target(
         raise ValueError(f"chunk_size must be at least 1; got {chunk_size}")
     prior.scales(_weights(shapes))
     size = chunk_size or default_chunk_size(model.apply, shapes, full.inputs)
-
-    def examples(params: Params, inputs: Array, targets: Array) -> Float[Array, " n"]:
-        return likelihood.log_prob(model.apply(params, inputs), targets)
-
-    def log_likelihood(params: Params, batch: Batch | None = None, weights: Any = None) -> Float[Array, ""]:
-        if batch is None and isinstance(full.inputs, Streamed):
-            raise ValueError(
-                "the inputs stay on disk, so their log-likelihood cannot be summed in one program; load them "
-                "into memory, or use a method that trains by minibatches"
-            )
-        inputs, targets = full if batch is None else batch
-        return sum_over_chunks(examples, params, inputs, targets, weights, chunk_size=size)
+    log_likelihood = _summed(model, likelihood, full, size)
 
     def log_prior(params: Params) -> Float[Array, ""]:
         return prior.log_prob(_weights(params))
@@ -127,6 +116,24 @@ def refuse_batch_statistics() -> None:
     )
 
 
+def _summed(model: Any, likelihood: Likelihood, full: Batch, chunk_size: int) -> Callable[..., Array]:
+    """(params, batch=None, weights=None) -> the log-likelihood of `batch`, or of all data, chunk by chunk."""
+
+    def examples(params: Params, inputs: Array, targets: Array) -> Float[Array, " n"]:
+        return likelihood.log_prob(model.apply(params, inputs), targets)
+
+    def log_likelihood(params: Params, batch: Batch | None = None, weights: Any = None) -> Float[Array, ""]:
+        if batch is None and isinstance(full.inputs, Streamed):
+            raise ValueError(
+                "the inputs stay on disk, so their log-likelihood cannot be summed in one program; load them "
+                "into memory, or use a method that trains by minibatches"
+            )
+        inputs, targets = full if batch is None else batch
+        return sum_over_chunks(examples, params, inputs, targets, weights, chunk_size=chunk_size)
+
+    return log_likelihood
+
+
 def _weights(params: Params) -> Params:
     """The part of the tree that has a prior."""
     return params["params"] if has_batch_statistics(params) else params
@@ -143,7 +150,11 @@ def _check_data(data: Any, likelihood: Likelihood, model: Any, shapes: Any) -> B
         raise ValueError(
             f"inputs and targets must have the same positive length; got {inputs.shape} and {targets.shape}"
         )
-    cast = inputs if streamed else jnp.asarray(inputs, next(iter(dtypes)))
+    dtype = jnp.dtype(next(iter(dtypes)))
+    if not streamed:
+        _refuse_nonfinite("inputs", inputs, dtype)
+    _refuse_nonfinite("targets", targets, dtype)
+    cast = inputs if streamed else jnp.asarray(inputs, dtype)
     outputs = jax.eval_shape(model.apply, shapes, jax.ShapeDtypeStruct(cast.shape, cast.dtype)).shape
     if likelihood.has_labels:
         return Batch(cast, jnp.asarray(_check_labels(targets, outputs, likelihood), jnp.int32))
@@ -155,6 +166,22 @@ def _check_data(data: Any, likelihood: Likelihood, model: Any, shapes: Any) -> B
             f"the network has {outputs[-1]}"
         )
     return Batch(cast, jnp.asarray(targets, cast.dtype))
+
+
+def _refuse_nonfinite(name: str, array: np.ndarray, dtype: np.dtype) -> None:
+    """`ValueError` with the first number that is not finite in the network's `dtype`."""
+    if array.size == 0 or not jnp.issubdtype(array.dtype, jnp.floating):
+        return
+    with np.errstate(over="ignore", invalid="ignore"):
+        # The extremes tell, and need no second array of the data's size.
+        if np.all(np.isfinite(np.stack([array.min(), array.max()]).astype(dtype))):
+            return
+        is_bad = ~np.isfinite(array.astype(dtype))
+    first = tuple(int(i) for i in np.unravel_index(np.argmax(is_bad), array.shape))
+    raise ValueError(
+        f"{name} must be finite in {dtype}; {np.sum(is_bad)} of {array.size} numbers are not, "
+        f"the first at index {first}: {array[first]}"
+    )
 
 
 def _check_labels(targets: np.ndarray, outputs: tuple[int, ...], likelihood: Likelihood) -> np.ndarray:
