@@ -1,7 +1,7 @@
 """Speed of the samplers: against the machine's matrix product, the bare gradient, NumPyro, and other layouts.
 
 `python -m tests.bench inference`. What needs several devices or a process's peak memory runs in a process of
-its own: `python -m tests.bench.bench_inference chains 2` and `... memory 400`.
+its own: `python -m tests.bench.bench_inference chains 8 2 1` and `... memory 100 1000`.
 """
 
 import json
@@ -28,6 +28,8 @@ from symbnn.io import ChunkStore
 from tests.bench import Row, peak_memory
 
 STEPS = 100
+SIZE = 2048
+OPERATIONS_PER_PRODUCT = 2 * SIZE**3
 
 
 def rows() -> Iterator[Row]:
@@ -44,22 +46,23 @@ def large_network(target: density.Target) -> Iterator[Row]:
     num, inner, outer = 60_000, 784 * 512, 512 * 10
     # Forward, gradient of both kernels, gradient of the hidden units.
     operations = 2 * num * (2 * (inner + outer) + outer)
-    left, multiply = jnp.ones((2048, 2048)), jax.jit(lambda a: a @ a)
-    product, ours, other = in_turns(
-        lambda: multiply(left),
-        trajectory(target, 2),
-        numpyro_trajectory(target, 2, 512),
+    # As much work as the trajectory, in as long a stretch: a single product may run in a lucky moment.
+    num_products = round(2 * operations / OPERATIONS_PER_PRODUCT)
+    multiplied, ours, other = in_turns(
+        products(num_products), trajectory(target, 2), numpyro_trajectory(target, 2, 512)
     )
-    share = float(np.median(operations / (ours / 2) / (2 * 2048**3 / product)))
+    rates = num_products * OPERATIONS_PER_PRODUCT / multiplied
+    share = float(np.median(2 * operations / ours / rates))
     yield Row(
         "HMC 784-512-10, 60,000 points: share of the matrix-product rate",
         0.8,
         share,
         "",
         share >= 0.8,
-        f"{np.median(ours) / 2:.2f} s a gradient; product at {2 * 2048**3 / np.median(product) / 1e9:.0f} "
+        f"{np.median(ours) / 2:.2f} s a gradient; {num_products} products at {np.median(rates) / 1e9:.0f} "
         "GFLOP/s",
         "two products of 1,500 x 784 x 512 a chunk; a twelfth of the time copies the chunk out of the data",
+        0.7,
     )
     ratio = float(np.median(other / ours))
     yield Row("NumPyro's HMC / ours, 784-512-10", 1.0, ratio, "x", ratio >= 1.0, "time per leapfrog step")
@@ -100,6 +103,7 @@ def small_network(target: density.Target) -> Iterator[Row]:
         f"{1e3 * other:.2f} ms a step",
         f"both wait for the same compiled gradient, {1e3 * alone:.2f} ms, of which XLA's matrix products "
         "are more than half; several chains at once are where ours gains",
+        0.95,
     )
 
 
@@ -130,15 +134,18 @@ def layouts() -> Iterator[Row]:
 
 
 def memory() -> Row:
-    """Peak memory of a run of the small network with draws kept on disk, by number of draws."""
-    few, many = (in_process("memory", num) for num in (100, 1000))
+    """Peak memory of one run of the small network with draws kept on disk, after 100 draws and after 1,000.
+
+    Of one run, because what compiling leaves behind differs by 20 MiB from process to process.
+    """
+    few, many = in_process("memory", 100, 1000)
     return Row(
         "peak memory, 1,000 draws / 100 draws, stored",
         1.05,
         many / few,
         "x",
         many / few <= 1.05,
-        f"{few:.0f} and {many:.0f} MiB; the draws of 1,000 are {1000 * 4 * 2410 * 4 / 2**20:.0f} MiB",
+        f"{few:.1f} and {many:.1f} MiB; the draws between are {900 * 4 * 2410 * 4 / 2**20:.0f} MiB",
     )
 
 
@@ -148,6 +155,20 @@ def network(num_inputs: int, num_hidden: int, num_data: int) -> density.Target:
     inputs = random.uniform(size=(num_data, num_inputs)).astype(np.float32)
     labels = random.integers(10, size=num_data).astype(np.int32)
     return density.target(models.mlp((num_inputs,), 10, hidden=(num_hidden,)), density.Batch(inputs, labels))
+
+
+def products(num: int) -> Callable[[], Any]:
+    """`num` matrix products, one after the other."""
+    multiply = jax.jit(lambda matrix: matrix @ matrix)
+    own_square = jnp.full((SIZE, SIZE), 1.0 / SIZE)
+
+    def run() -> Any:
+        matrix = own_square
+        for _ in range(num):
+            matrix = multiply(matrix)
+        return matrix
+
+    return run
 
 
 def trajectory(target: density.Target, num_steps: int) -> Callable[[], Any]:
@@ -212,12 +233,12 @@ def in_turns(*functions: Callable[[], Any], rounds: int = 7) -> list[np.ndarray]
     return list(times)
 
 
-def in_process(*arguments: Any) -> float:
-    """The number that `python -m tests.bench.bench_inference ARGUMENTS` prints."""
+def in_process(*arguments: Any) -> Any:
+    """What `python -m tests.bench.bench_inference ARGUMENTS` prints."""
     environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
     command = [sys.executable, "-m", "tests.bench.bench_inference", *map(str, arguments)]
     output = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
-    return float(json.loads(output.splitlines()[-1]))
+    return json.loads(output.splitlines()[-1])
 
 
 def measure_chains(num_chains: int, num_devices: int, lanes: int) -> float:
@@ -238,20 +259,26 @@ def measure_chains(num_chains: int, num_devices: int, lanes: int) -> float:
     return 1e3 * min(np.diff(seconds)) / (4 * STEPS * num_chains)
 
 
-def measure_memory(num_samples: int) -> float:
-    """Peak resident MiB of a stored run."""
+def measure_memory(few: int, many: int) -> tuple[float, float]:
+    """Peak resident MiB of a stored run after `few` and after `many` draws."""
+    peaks: dict[int, float] = {}
+
+    def note(report: inference.Progress) -> None:
+        peaks[report.done] = peak_memory() / 2**20
+
     with tempfile.TemporaryDirectory() as directory:
         inference.hmc(
             num_chains=4,
-            num_samples=num_samples,
+            num_samples=many,
             num_burnin=0,
             step_size=1e-3,
             num_steps=2,
             chunk_size=50,
             sink=ChunkStore(directory),
             storage=inference.Storage(collect="stored"),
+            progress=note,
         )(jax.random.key(0), network(64, 32, 1_297))
-    return peak_memory() / 2**20
+    return peaks[few], peaks[many]
 
 
 if __name__ == "__main__":
