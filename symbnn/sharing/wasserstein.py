@@ -16,11 +16,10 @@ In two dimensions tr((S₁^½ S₂ S₁^½)^½) = √(tr(S₁S₂) + 2 √(det S
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
-Merge = Callable[..., tuple[np.ndarray, np.ndarray]]
 
 
 def squared_distance(
@@ -44,73 +43,75 @@ def square_root(matrix: np.ndarray) -> np.ndarray:
     return (matrix + root_det * np.eye(2)) / np.sqrt(trace + 2.0 * root_det)
 
 
-def moment(
-    weight: Any,
-    mean: np.ndarray,
-    covariance: np.ndarray,
-    other_weight: Any,
-    other_mean: np.ndarray,
-    other: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and covariance of the two components together."""
-    share = np.asarray(weight / (weight + other_weight))[..., None]
-    merged = share * mean + (1.0 - share) * other_mean
-    gap = mean - other_mean
-    between = (share * (1.0 - share) * gap)[..., :, None] * gap[..., None, :]
-    share = share[..., None]
-    return merged, share * covariance + (1.0 - share) * other + between
+@dataclass(frozen=True)
+class Merge:
+    """How two Gaussians become one: what the first counts in the mean, and the covariance."""
+
+    share: Callable[[Any, Any], Any]
+    """Of both weights."""
+    covariance: Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+    """Of the share, both covariances and the gap between the means."""
+
+    def __call__(
+        self,
+        weight: Any,
+        mean: np.ndarray,
+        covariance: np.ndarray,
+        other_weight: Any,
+        other_mean: np.ndarray,
+        other_covariance: np.ndarray,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and covariance of the merged Gaussians, with any leading axes."""
+        share = np.asarray(self.share(weight, other_weight))[..., None]
+        merged = share * mean + (1.0 - share) * other_mean
+        return merged, self.covariance(share[..., None], covariance, other_covariance, mean - other_mean)
 
 
-def paper(
-    weight: Any,
-    mean: np.ndarray,
-    covariance: np.ndarray,
-    other_weight: Any,
-    other_mean: np.ndarray,
-    other: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Equations 5 and 6 as printed."""
-    gap = mean - other_mean
+def by_weight(weight: Any, other_weight: Any) -> Any:
+    """The mean of the two components together."""
+    return weight / (weight + other_weight)
+
+
+def by_half(_weight: Any, _other_weight: Any) -> float:
+    """The midpoint."""
+    return 0.5
+
+
+def moment(share: np.ndarray, covariance: np.ndarray, other: np.ndarray, gap: np.ndarray) -> np.ndarray:
+    """Covariance of the two components together."""
+    between = (share * (1.0 - share) * gap[..., :, None]) * gap[..., None, :]
+    return share * covariance + (1.0 - share) * other + between
+
+
+def paper(_share: np.ndarray, covariance: np.ndarray, other: np.ndarray, gap: np.ndarray) -> np.ndarray:
+    """Equation 6 as printed."""
     between = gap[..., :, None] * gap[..., None, :]
-    return _middle(mean, other_mean), (covariance + other) / 2 + between / 8 + _overlap(covariance, other) / 2
+    return (covariance + other) / 2 + between / 8 + _overlap(covariance, other) / 2
 
 
-def code(
-    weight: Any,
-    mean: np.ndarray,
-    covariance: np.ndarray,
-    other_weight: Any,
-    other_mean: np.ndarray,
-    other: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
+def code(_share: np.ndarray, covariance: np.ndarray, other: np.ndarray, _gap: np.ndarray) -> np.ndarray:
     """The released code's average, which forgets the distance of the means."""
-    return _middle(mean, other_mean), (covariance + other) / 2
+    return (covariance + other) / 2
 
 
-def barycenter(
-    weight: Any,
-    mean: np.ndarray,
-    covariance: np.ndarray,
-    other_weight: Any,
-    other_mean: np.ndarray,
-    other: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """The Gaussian halfway on the 2-Wasserstein geodesic."""
+def barycenter(_share: np.ndarray, covariance: np.ndarray, other: np.ndarray, _gap: np.ndarray) -> np.ndarray:
+    """Covariance halfway on the 2-Wasserstein geodesic."""
     inverse_root = np.linalg.inv(square_root(covariance))
     transport = np.eye(2) + inverse_root @ _overlap(covariance, other) @ inverse_root
-    return _middle(mean, other_mean), transport @ covariance @ transport / 4
+    return transport @ covariance @ transport / 4
 
 
-MERGES: dict[str, Merge] = {"moment": moment, "paper": paper, "code": code, "barycenter": barycenter}
+MERGES = {
+    "moment": Merge(by_weight, moment),
+    "paper": Merge(by_half, paper),
+    "code": Merge(by_half, code),
+    "barycenter": Merge(by_half, barycenter),
+}
 
 
 def _overlap(covariance: np.ndarray, other: np.ndarray) -> np.ndarray:
     root = square_root(covariance)
     return square_root(root @ other @ root)
-
-
-def _middle(mean: np.ndarray, other: np.ndarray) -> np.ndarray:
-    return (mean + other) / 2
 
 
 def _det(matrix: np.ndarray) -> Any:
