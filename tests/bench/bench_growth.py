@@ -56,6 +56,8 @@ class Curve(NamedTuple):
             "exponent",
             exponent <= self.most,
             f"{_duration(self.times[0])} to {_duration(self.times[-1])}",
+            "the largest size no longer fits in the cache, so that every pass waits for memory",
+            self.most + 0.15,
         )
 
 
