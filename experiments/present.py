@@ -24,7 +24,7 @@ def present(
     run.record_metrics([record for table in tables for record in table.records()])
     parts = [*introduction, *(table.markdown().rstrip("\n") for table in tables), *findings]
     run.write("table.md", "\n\n".join(parts) + "\n")
-    page = report.page(title, introduction, " ".join(findings), tables, figures, run.description)
+    page = report.page(title, introduction, findings, tables, figures, run.description)
     run.write("report.html", page)
     for table in tables:
         table.print()

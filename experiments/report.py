@@ -14,6 +14,7 @@ STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 80rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { line-height: 1.2; } h2 { margin-top: 2.5rem; }
 .verdict { border-left: 4px solid #4477aa; padding: .5rem 1rem; background: #4477aa18; }
+.verdict p { margin: .5rem 0; }
 .scroll { overflow-x: auto; } figure { margin: 1.5rem 0; }
 figcaption { font-weight: 600; margin-bottom: .5rem; }
 table { border-collapse: collapse; font-size: .875rem; font-variant-numeric: tabular-nums; }
@@ -26,23 +27,26 @@ img { max-width: 100%; background: white; } pre { overflow-x: auto; background: 
 def page(
     title: str,
     introduction: Sequence[str],
-    verdict: str,
+    findings: Sequence[str],
     tables: Sequence[Table],
     figures: Sequence[tuple[Path, str]],
     description: dict[str, Any],
 ) -> str:
     """The page. `figures` are PNG files with their captions; `description` is the content of run.json."""
-    paragraphs = "".join(f"<p>{html.escape(text)}</p>" for text in introduction)
     settings = html.escape(json.dumps(description, indent=1))
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head>'
-        f"<body><h1>{html.escape(title)}</h1>{paragraphs}"
-        f'<p class="verdict">{html.escape(verdict)}</p>'
+        f"<body><h1>{html.escape(title)}</h1>{_paragraphs(introduction)}"
+        f'<div class="verdict">{_paragraphs(findings)}</div>'
         f"<h2>Numbers</h2>{''.join(table.html() for table in tables)}"
         f"<h2>Figures</h2>{''.join(_figure(path, caption) for path, caption in figures)}"
         f"<h2>How it was made</h2><pre>{settings}</pre></body></html>\n"
     )
+
+
+def _paragraphs(texts: Sequence[str]) -> str:
+    return "".join(f"<p>{html.escape(text)}</p>" for text in texts)
 
 
 def _figure(path: Path, caption: str) -> str:
