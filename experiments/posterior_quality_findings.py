@@ -56,10 +56,8 @@ def gain_finding(results: Results, name: str, *, sign: float) -> str:
         words = f"{NAMES[method]} ({gain.text()}{', zero inside' if gain.holds_zero else ''})"
         (better if sign * gain.value > 0 else other).append(words)
     start = f"{HEADS[name].split(',')[0].capitalize()}, many modes minus one in points: "
-    return (
-        f"{start}many modes beat one for {', '.join(better) or 'no method'}; "
-        f"they do not for {', '.join(other) or 'none'}."
-    )
+    rest = f"; they do not for {', '.join(other)}" if other else ""
+    return f"{start}many modes beat one for {', '.join(better) or 'no method'}{rest}."
 
 
 def _nearer_finding(results: Results, reference: str) -> str:
