@@ -56,8 +56,6 @@ class Curve(NamedTuple):
             "exponent",
             exponent <= self.most,
             f"{_duration(self.times[0])} to {_duration(self.times[-1])}",
-            "the largest size no longer fits in the cache, so that every pass waits for memory",
-            self.most + 0.15,
         )
 
 
@@ -96,7 +94,7 @@ def _curve(
 
 def _align_samples(num: int) -> float:
     model, samples = _networks((16,), num)
-    return seconds(lambda: symmetry.align(model.spec, samples).samples, 1 if num > 1_000 else 3)
+    return seconds(lambda: symmetry.align(model.spec, samples).samples, 3)
 
 
 def _predict(num: int) -> float:

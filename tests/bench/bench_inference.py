@@ -81,7 +81,10 @@ def small_network(target: density.Target) -> Iterator[Row]:
 
     params = target.init(jax.random.key(0))
     times = in_turns(
-        lambda: bare(params, target.data), trajectory(target, STEPS), numpyro_trajectory(target, STEPS, 32)
+        lambda: bare(params, target.data),
+        trajectory(target, STEPS),
+        numpyro_trajectory(target, STEPS, 32),
+        rounds=25,
     )
     alone, ours, other = (float(np.median(one)) / STEPS for one in times)
     ratio = float(np.median(times[1] / times[0]))
