@@ -22,6 +22,7 @@ from symbnn import names
 # An accelerator's Hungarian sweep has n sequential steps; moving a matrix to the host costs about as much as
 # 64 of them.
 ACCELERATOR_UNITS = 64
+SHARES_PER_CORE = 8
 
 
 def assign(
@@ -70,8 +71,15 @@ def _scipy(cost: Float[Array, "m n n"], index: np.ndarray) -> np.ndarray:
     matrices = (
         np.asarray(cost)[index] if _is_on_host(cost) else np.asarray(_picked(cost, index))[: len(index)]
     )
+    # Several shares for every core, as some matrices take longer; not one for every matrix, as handing over a
+    # small one takes longer than solving it.
+    shares = np.array_split(matrices, min(len(index), SHARES_PER_CORE * _num_cores()))
     with ThreadPoolExecutor(min(len(index), _num_cores())) as threads:
-        return np.stack(list(threads.map(_solve, matrices)))
+        return np.concatenate(list(threads.map(_solve_all, shares)))
+
+
+def _solve_all(matrices: np.ndarray) -> np.ndarray:
+    return np.stack([_solve(matrix) for matrix in matrices])
 
 
 def _solve(matrix: np.ndarray) -> np.ndarray:
