@@ -153,8 +153,8 @@ def test_all_stages_run_on_a_few_batches_of_the_right_shape(name, tmp_path, monk
 
     def load(name, **_):
         split = Split(
-            random.normal(size=(4, *shape)).astype(np.float32),
-            random.integers(num_classes, size=4).astype(np.int32),
+            random.normal(size=(8, *shape)).astype(np.float32),
+            random.integers(num_classes, size=8).astype(np.int32),
         )
         return data.Dataset(name, split, split, num_classes, shape)
 
@@ -163,7 +163,7 @@ def test_all_stages_run_on_a_few_batches_of_the_right_shape(name, tmp_path, monk
     config = dataclasses.replace(
         config,
         data=Data(name=config.data.name),
-        pretraining=dataclasses.replace(config.pretraining, epochs=1, batch_size=2),
+        pretraining=dataclasses.replace(config.pretraining, epochs=1, batch_size=4),
         stochastic=dataclasses.replace(config.stochastic, epochs=1),
         clustering=dataclasses.replace(
             config.clustering, num_components=64, num_sweeps=1, gradient_batches=2
