@@ -65,7 +65,7 @@ AUGMENTATIONS: dict[str, dict[str, Any]] = {
 
 
 def _residual(
-    data: str, name: str, published: Published, *, batch_size: int = 128, epochs: int = 200, **clustering: int
+    data: str, name: str, published: Published, *, batch_size: int = 128, epochs: int = 200
 ) -> WeightSharing:
     """The paper's settings for a network with batch normalisation on colour images."""
     return WeightSharing(
@@ -81,7 +81,7 @@ def _residual(
             **AUGMENTATIONS[data],
         ),
         stochastic=StochasticTraining(epochs=epochs),
-        clustering=Clustering(num_components=6000, minibatch=1_000_000, **clustering),
+        clustering=Clustering(num_components=6000, minibatch=1_000_000),
         training=SharedTraining(epochs=epochs),
         published=published,
     )
