@@ -13,7 +13,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 import configs
 from experiments import weight_sharing, weight_sharing_scores
 from experiments.weight_sharing_problem import Problem, import_weights
-from symbnn import evaluate, io, sharing, tree
+from symbnn import data, evaluate, io, sharing, tree
 from symbnn.inference.recipe import Recipe
 
 DEBUG = configs.STUDIES["weight_sharing"].configs["debug"][1]
@@ -186,3 +186,16 @@ def test_files_that_are_no_state_dict_are_named_and_run_no_code(problem, tmp_pat
             import_weights(problem.model, "mlp", str(path))
     with pytest.raises(ValueError, match=r"leaf 'hidden/bias' of .* has non-finite numbers"):
         import_weights(problem.model, "mlp", str(wrong))
+
+
+def test_colours_are_scaled_and_images_of_another_set_as_the_network_sees_its_own(monkeypatch):
+    def uniform(name, **_):
+        split = data.Split(np.full((4, 32, 32, 3), 0.5, np.float32), np.arange(4, dtype=np.int32))
+        return data.Dataset(name, split, split, 10, (32, 32, 3))
+
+    monkeypatch.setattr(data, "load", uniform)
+    config = changed(data={"name": "cifar10"}, model={"name": "lenet"}, judging={"outside": "svhn"})
+    problem = Problem(config, 0)
+    expected = (0.5 - np.array([0.4914, 0.4822, 0.4465])) / np.array([0.2470, 0.2435, 0.2616])
+    for images in (problem.target.data.inputs, problem.inputs, problem.outside()):
+        np.testing.assert_allclose(images[0, 0, 0], expected, rtol=1e-5)
