@@ -9,10 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from sklearn import metrics as oracle
 
 from symbnn import evaluate
 from symbnn.evaluate.calibration import bin_edges
+from symbnn.evaluate.classification import is_most_probable
 
 
 def random_case(seed, inputs, classes, sharpness=2.0):
@@ -58,6 +62,23 @@ def loop_ece(confidence, correct, bins, combine=sum):
 
 def top(probs, labels):
     return probs.max(1), (probs.argmax(1) == labels).astype(np.float64)
+
+
+@settings(deadline=None)
+@given(
+    arrays(np.float32, (6, 4), elements=st.sampled_from([0.0, 0.25, 0.5, 1.0])),
+    arrays(np.int32, 6, elements=st.integers(0, 3)),
+)
+def test_most_probable_is_argmax_with_ties(probs, labels):
+    np.testing.assert_array_equal(
+        is_most_probable(jnp.asarray(probs), jnp.asarray(labels)), probs.argmax(-1) == labels
+    )
+
+
+def test_label_is_not_most_probable_where_a_number_is_missing():
+    probs = jnp.array([[np.nan, 0.5, 0.5], [0.1, np.nan, 0.2], [np.nan, np.nan, np.nan], [0.2, 0.3, 0.5]])
+    labels = jnp.array([1, 1, 0, 2])
+    np.testing.assert_array_equal(is_most_probable(probs, labels), [False, False, False, True])
 
 
 def test_accuracy_brier_nll(case):

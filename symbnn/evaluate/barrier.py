@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from symbnn.evaluate.classification import is_most_probable
 from symbnn.evaluate.stream import Apply, map_blocks
 from symbnn.types import Params
 
@@ -44,7 +45,7 @@ def cross_entropy(logits: Float[Array, "n c"], labels: Int[Array, "n"]) -> Float
 
 def misclassified(logits: Float[Array, "n c"], labels: Int[Array, "n"]) -> Float[Array, "n"]:
     """One where the most probable class is not the label."""
-    return (jnp.argmax(logits, axis=-1) != labels).astype(jnp.float32)
+    return 1.0 - is_most_probable(logits, labels)
 
 
 def squared_error(outputs: Float[Array, "n k"], targets: Float[Array, "n k"]) -> Float[Array, "n"]:

@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from symbnn.evaluate.checks import binary_probabilities, checked, labels, probabilities
+from symbnn.evaluate.classification import is_most_probable
 
 
 class Bins(NamedTuple):
@@ -103,7 +104,7 @@ def reliability_curve(
 
 def top_label(probs: Float[Array, "n c"], labels: Int[Array, "n"]) -> tuple[jax.Array, jax.Array]:
     """Confidence in the most probable class, and whether it is the label."""
-    return jnp.max(probs, axis=-1), jnp.argmax(probs, axis=-1) == labels
+    return jnp.max(probs, axis=-1), is_most_probable(probs, labels)
 
 
 def bin_edges(bins: int) -> np.ndarray:

@@ -6,7 +6,7 @@ brier    = 1/n sum_i sum_c (p_i[c] - [y_i = c])^2  (between 0 and 2, not divided
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from symbnn.evaluate.checks import checked, labels, probabilities
 
@@ -15,7 +15,7 @@ from symbnn.evaluate.checks import checked, labels, probabilities
 @jax.jit
 def accuracy(probs: Float[Array, "n c"], labels: Int[Array, "n"]) -> Float[Array, ""]:
     """Share of inputs whose most probable class (the first of equals) is the label."""
-    return jnp.mean(jnp.argmax(probs, axis=-1) == labels, dtype=jnp.float32)
+    return jnp.mean(is_most_probable(probs, labels), dtype=jnp.float32)
 
 
 @checked(probabilities, labels)
@@ -41,10 +41,24 @@ def top_accuracy(
     probs: Float[Array, "n c"], labels: Int[Array, "n"], *, k: int | Array = 5
 ) -> Float[Array, ""]:
     """Share of inputs whose label is among the `k` most probable classes."""
-    at_label = label_probabilities(probs, labels)[:, None]
-    earlier = jnp.arange(probs.shape[-1]) < labels[:, None]
-    ahead = jnp.sum((probs > at_label) | ((probs == at_label) & earlier), axis=-1)
+    ahead = jnp.sum(~_is_not_ahead(probs, labels), axis=-1)
     return jnp.mean(ahead < k, dtype=jnp.float32)
+
+
+def is_most_probable(probs: Float[Array, "n c"], labels: Int[Array, "n"]) -> Bool[Array, "n"]:
+    """Whether each label is the most probable class (the first of equals); never where a number is NaN.
+
+    The same as `argmax(probs) == labels` in one pass that XLA vectorises on CPUs, where its argmax is three
+    times slower.
+    """
+    return jnp.all(_is_not_ahead(probs, labels), axis=-1)
+
+
+def _is_not_ahead(probs: Float[Array, "n c"], labels: Int[Array, "n"]) -> Bool[Array, "n c"]:
+    """Classes that are ranked behind the label, and the label itself; the first of equals is ahead."""
+    at_label = label_probabilities(probs, labels)[:, None]
+    is_earlier = jnp.arange(probs.shape[-1]) < labels[:, None]
+    return jnp.where(is_earlier, probs < at_label, probs <= at_label)
 
 
 def label_probabilities(probs: Float[Array, "n c"], labels: Int[Array, "n"]) -> Float[Array, "n"]:

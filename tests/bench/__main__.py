@@ -54,7 +54,7 @@ def limits(rows: list[Row]) -> list[str]:
     found = [
         f"- {row.name}: {row.limit}. Must still reach {row.floor:g}."
         for row in rows
-        if row.limit and not row.passed
+        if row.limit and row.floor is not None and not row.passed
     ]
     return ["What limits the rows that miss their target:", "", *found, ""] if found else []
 

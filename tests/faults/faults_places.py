@@ -33,7 +33,7 @@ def _full_disk() -> Fault:
         directory.mkdir()
         with _disk(directory, size) if is_mountable else contextlib.nullcontext():
             limit = None if is_mountable else _limit(size // 4)
-            ended = place.run(directory / "run", preexec_fn=limit)
+            ended = place.run(directory / "run", limit=limit)
             survived += is_one_clear_line(ended, str(directory), "free space")
             before = contents(directory / "run", "stages/*.safetensors")
             if is_mountable:
@@ -73,27 +73,30 @@ def _read_only() -> Fault:
 
 
 def _interrupted_install() -> Fault:
-    """`make` killed with all its children while it makes the environment and while pip installs."""
-    moments: dict[str, Callable[[Path], bool]] = {
-        "venv": lambda folder: (folder / ".venv" / "pyvenv.cfg").exists(),
-        "pip": lambda folder: _is_installing(folder),
-    }
+    """`make` killed with all its children, first while it makes the environment, then while pip installs."""
+    moments: tuple[Callable[[Path], bool], ...] = (
+        lambda folder: (folder / ".venv" / "pyvenv.cfg").exists(),
+        lambda folder: _is_installing(folder),
+    )
     survived = 0
     with tempfile.TemporaryDirectory() as name:
-        for moment, is_time in moments.items():
-            folder = Path(name) / moment
-            folder.mkdir()
-            for file in ("Makefile", "pyproject.toml", "constraints.txt", "README.md", "LICENSE"):
-                shutil.copy(ROOT / file, folder)
-            (folder / "symbnn").mkdir()
-            (folder / "symbnn" / "__init__.py").write_text("")
-            _killed_make(folder, lambda is_time=is_time, folder=folder: is_time(folder))
+        folder = Path(name)
+        for file in ("Makefile", "pyproject.toml", "constraints.txt", "README.md", "LICENSE"):
+            shutil.copy(ROOT / file, folder)
+        (folder / "symbnn").mkdir()
+        (folder / "symbnn" / "__init__.py").write_text("")
+        for is_time in moments:
+            _killed_make(folder, lambda is_time=is_time: is_time(folder))
             is_unmarked = not (folder / INSTALL).exists()
             planned = subprocess.run(["make", "-n", "run"], cwd=folder, capture_output=True, text=True)
             steps = [planned.stdout.find(step) for step in ("-m venv", "pip install", "compact_posterior")]
             survived += is_unmarked and -1 not in steps and steps == sorted(steps)
-    note = "no stamp is left, so the next `make run` installs again before it runs; not waited for"
-    return Fault("install interrupted by kill -9", len(moments), survived, note)
+        finished = subprocess.run(["make", INSTALL], cwd=folder, capture_output=True)
+        program = "import blackjax, flax, jax, numpyro, optax, symbnn"
+        works = [folder / ".venv" / "bin" / "python", "-c", program]
+        survived += finished.returncode == 0 and subprocess.run(works, capture_output=True).returncode == 0
+    note = "no stamp is left, so the next `make` installs again; the third, left alone, makes it whole"
+    return Fault("install interrupted by kill -9", len(moments) + 1, survived, note)
 
 
 def _is_installing(folder: Path) -> bool:

@@ -123,8 +123,28 @@ def _clocks() -> Fault:
         ended = place.run(directory)
         stages = len(list((directory / "stages").glob("*.safetensors")))
         survived += ended.stdout.count(": reused") == stages and place.is_same(directory)
-    note = "files of the year 2096 and of 1970: every stage is reused, to the same table"
-    return Fault("clock gone back or forward", 2, survived, note)
+    survived += _clock_goes_back()
+    note = (
+        "files of the year 2096 and of 1970: every stage is reused, to the same table; "
+        "a clock that goes back a minute with every look: the same table"
+    )
+    return Fault("clock gone back or forward", 3, survived, note)
+
+
+def _clock_goes_back() -> bool:
+    """A whole run whose every look at the clock shows an earlier time than the one before."""
+    place = ground()
+    patch = place.folder / "clock_patch"
+    patch.mkdir()
+    (patch / "sitecustomize.py").write_text(
+        "import itertools, time\n"
+        "begun, looks = time.time(), itertools.count()\n"
+        "time.time = lambda: begun - 60.0 * next(looks)\n"
+        "time.time_ns = lambda: int(1e9 * time.time())\n"
+    )
+    directory = place.folder / "clock_goes_back"
+    ended = place.run(directory, environment={"PYTHONPATH": str(patch)})
+    return ended.returncode == 0 and place.is_same(directory)
 
 
 def _no_numbers() -> Fault:

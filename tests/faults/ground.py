@@ -9,9 +9,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from safetensors.numpy import load_file
@@ -47,16 +48,22 @@ class Ground(NamedTuple):
             return False
         return all((directory / name).read_bytes() == (self.finished / name).read_bytes() for name in names)
 
-    def run(self, directory: Path, *options: str, **settings: object) -> subprocess.CompletedProcess[str]:
-        """A run in a process of its own."""
+    def run(
+        self,
+        directory: Path,
+        *options: str,
+        limit: Callable[[], None] | None = None,
+        environment: Mapping[str, str] = MappingProxyType({}),
+    ) -> subprocess.CompletedProcess[str]:
+        """A run in a process of its own, which calls `limit` before it begins."""
         return subprocess.run(
             self._command(directory, *options),
             cwd=ROOT,
-            env=self._environment(),
+            env={**self._environment(), **environment},
             capture_output=True,
             text=True,
             timeout=LONGEST,
-            **settings,  # type: ignore[call-overload]
+            preexec_fn=limit,
         )
 
     def start(self, directory: Path) -> subprocess.Popen[str]:
