@@ -1,7 +1,7 @@
 """R-hat of weights, raw and aligned, on chains that mix slowly, beside function space and random labels.
 
 Short trajectories on purpose: on chains that mix well there is nothing for an alignment to repair.
-`python -m experiments.aligned_diagnostics digits` takes about a minute on two CPU cores; expect a median
+`python -m experiments.aligned_diagnostics digits` takes four minutes on two CPU cores; expect a median
 R-hat of 1.5 for raw weights, near that of the logits (1.2) once aligned, and 1.0 for random labels.
 """
 
@@ -26,7 +26,7 @@ class AlignedDiagnostics:
 
 CONFIGS = {
     "digits": (
-        "trajectories of 20 steps, a fifth of the compact posterior's: a minute",
+        "trajectories of 20 steps, a fifth of the compact posterior's: four minutes",
         AlignedDiagnostics(),
     ),
     "debug": (

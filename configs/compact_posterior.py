@@ -1,7 +1,7 @@
 """Table 1 of the compact posterior: HMC, ensemble and VI as samples and as Gaussians, raw and aligned.
 
 Xiao, Liu, Bamler (2023), "A Compact Representation for Bayesian Neural Networks By Removing Permutation
-Symmetry". `python -m experiments.compact_posterior digits` takes 2.5 minutes on two CPU cores; expect
+Symmetry". `python -m experiments.compact_posterior digits` takes four minutes on two CPU cores; expect
 HMC accuracy 0.98, agreement of q_d with HMC below 0.4 and of q_r at least 0.3 above that.
 """
 

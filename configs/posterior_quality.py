@@ -1,7 +1,7 @@
 """Approximate posteriors around one mode and many: discrepancy in weight space, and what predictions gain.
 
-Laurent, Aldea, Franchi (2024), Table 1. `python -m experiments.posterior_quality mlp_digits` takes a quarter
-of an hour on two CPU cores; expect no discrepancy of the deep ensemble from the reference, and many modes to
+Laurent, Aldea, Franchi (2024), Table 1. `python -m experiments.posterior_quality mlp_digits` takes half an
+hour on two busy CPU cores; expect no discrepancy of the deep ensemble from the reference, and many modes to
 be nearer to it than one. Its recipes were chosen with `--num-validation 297`, those of the other configs set
 beforehand: none on test images.
 """
@@ -151,7 +151,7 @@ _RESNET = Training(
 
 CONFIGS = {
     "mlp_digits": (
-        "64-16-10 on 1,297 bundled digits, seven methods, also against HMC: 15 minutes on two cores",
+        "64-16-10 on 1,297 bundled digits, seven methods, also against HMC: half an hour on two busy cores",
         PosteriorQuality(hmc=Chains(num_reference_chains=20)),
     ),
     "debug": (

@@ -1,6 +1,6 @@
 """A posterior in pictures, before and after symmetry removal: projections, pairs of weights, loss surfaces.
 
-`python -m experiments.posterior_views digits` takes about a minute on two CPU cores; expect clouds that
+`python -m experiments.posterior_views digits` takes three minutes on two CPU cores; expect clouds that
 shrink and a valley between three networks where there was a ridge.
 """
 

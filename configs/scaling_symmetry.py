@@ -1,6 +1,6 @@
 """Mass of trained networks against the least mass their rescalings have, and what weight decay does about it.
 
-Laurent, Aldea, Franchi (2024). `python -m experiments.scaling_symmetry digits` takes two minutes on two CPU
+Laurent, Aldea, Franchi (2024). `python -m experiments.scaling_symmetry digits` takes 8 minutes on two CPU
 cores; expect every network above its minimum, and imbalances that decay by the law of gradient flow.
 """
 

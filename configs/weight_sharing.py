@@ -22,6 +22,7 @@ from configs.weight_sharing_parts import (
     Stage,
     StochasticTraining,
 )
+from configs.weight_sharing_variants import CHANGES
 
 
 @dataclass(frozen=True)
@@ -43,17 +44,8 @@ class WeightSharing:
     """The first seed; others follow it."""
 
 
-VARIANTS = (
-    *("no ellipses", "no outliers", "neither", "no merging"),
-    *("outliers above 0.1", "outliers above 0.4", "outliers above 0.6"),
-    *("merge: paper", "merge: code", "merge: barycenter"),
-    *("first_coord", "noise: sign", "noise: layer", "noise: weight", "blend: centers", "blend: mixture"),
-    *("KL: per component", "KL: per weight", "KL: none", "KL: full"),
-    *("prior: pretrained", "prior: anchored"),
-)
-
 # The prior and blending rows change little and cost as much as the others.
-ABLATIONS = tuple(name for name in VARIANTS if not name.startswith(("prior", "blend", "outliers above 0.1")))
+ABLATIONS = tuple(name for name in CHANGES if not name.startswith(("prior", "blend", "outliers above 0.1")))
 
 
 # Table 11 of the paper; all are mirrored as well. A crop has at least 8 % of the area, as is usual.

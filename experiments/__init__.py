@@ -1,1 +1,1 @@
-"""Studies: the only place where things meet, touch disk or read a config."""
+"""Studies: the only place where things meet, make run directories or read a config."""

@@ -52,7 +52,7 @@ def run(config: AlignedDiagnostics, rundir: Path | str) -> Table:
         problem = Problem(config)
         hmc = opened.stage("hmc", lambda: stages.sample(problem, opened.directory / "chunks"))
         found = opened.stage("rhat", lambda: _diagnose(problem, config, hmc["samples"]))
-        return _present(opened, problem, config, found, hmc["diagnostics"])
+        return _present(opened, config, found, hmc["diagnostics"])
 
 
 def _diagnose(problem: Problem, config: AlignedDiagnostics, samples: Samples) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def _diagnose(problem: Problem, config: AlignedDiagnostics, samples: Samples) ->
     logits = jax.lax.map(
         lambda params: diagnostics.centred_logits(problem.model.apply(params, inputs)).ravel(), samples
     )
-    rhat = {FUNCTION: _rhat(logits, chains), RAW: _rhat(_matrix(samples), chains)}
+    rhat = {FUNCTION: _rhat(logits, chains), RAW: _rhat(tree.matrix(samples), chains)}
     kept = {}
     for name, settings in ALIGNED.items():
         aligned = symmetry.align(
@@ -72,21 +72,16 @@ def _diagnose(problem: Problem, config: AlignedDiagnostics, samples: Samples) ->
             inputs=jnp.asarray(problem.data.train.inputs),
             **settings,  # type: ignore[arg-type]
         )
-        rhat[name] = _rhat(_matrix(aligned.samples), chains)
+        rhat[name] = _rhat(tree.matrix(aligned.samples), chains)
         kept[name] = _labels_kept(aligned.elements.permutations, chains)
-    permutations, relabelled = _random_labels(problem, samples)
-    rhat[CONTROL] = _rhat(_matrix(relabelled), chains)
+    relabelled, permutations = diagnostics.relabelled(spec, samples, keys.named(problem.key, "control"))
+    rhat[CONTROL] = _rhat(tree.matrix(relabelled), chains)
     kept[CONTROL] = _labels_kept(permutations, chains)
     return {"rhat": rhat, "kept": kept}
 
 
 def _rhat(values: jax.Array, num_chains: int) -> np.ndarray:
     return np.asarray(diagnostics.rank_rhat(by_chain(values, num_chains)))
-
-
-def _matrix(samples: Samples) -> jax.Array:
-    count = tree.num_samples(samples)
-    return jnp.concatenate([leaf.reshape(count, -1) for leaf in jax.tree.leaves(samples)], axis=1)
 
 
 def _labels_kept(permutations: dict[str, jax.Array], num_chains: int) -> np.ndarray:
@@ -98,19 +93,7 @@ def _labels_kept(permutations: dict[str, jax.Array], num_chains: int) -> np.ndar
     return np.asarray(np.mean(alike))
 
 
-def _random_labels(problem: Problem, samples: Samples) -> tuple[dict[str, jax.Array], Samples]:
-    """Every draw relabelled by a permutation of its own, and the permutations."""
-    spec = problem.model.spec
-    element_keys = jax.random.split(keys.named(problem.key, "control"), tree.num_samples(samples))
-    random = jax.vmap(lambda key: symmetry.random_element(spec, key))(element_keys)
-    elements = random._replace(
-        scales=jax.tree.map(jnp.ones_like, random.scales), signs=jax.tree.map(jnp.ones_like, random.signs)
-    )
-    moved = jax.vmap(lambda element, params: symmetry.act(spec, element, params))(elements, samples)
-    return random.permutations, moved
-
-
-def _present(run: Run, problem: Problem, config: AlignedDiagnostics, found: Any, sampler: Any) -> Table:
+def _present(run: Run, config: AlignedDiagnostics, found: Any, sampler: Any) -> Table:
     rhat = {name: found["rhat"][name] for name in (RAW, *ALIGNED, CONTROL, FUNCTION)}
     table = _table(rhat, found["kept"])
     drawn = figures.rhat_curves(rhat, limit=RHAT_LIMIT, raw=RAW, function=FUNCTION, control=CONTROL)

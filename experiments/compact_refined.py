@@ -96,7 +96,7 @@ DISPLACEMENT_ROWS = ("KL to q_r per weight", "ratio of standard deviations", "sh
 
 
 def displacement_rows(laws: dict[str, Any], start: DiagonalGaussian, names: tuple[str, ...]) -> list[Row]:
-    """How far every diagonal law is from `start`, and what it takes to store; dashes for other laws."""
+    """How far every diagonal law is from `start`; dashes for other laws."""
     found = {name: compact.displacement(law, start) for name, law in laws.items()}
     return [
         Row(

@@ -7,17 +7,15 @@ with HMC, are left to `compact_posterior`.
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
-
 from configs.compact_trained import CompactTrained
-from experiments import cli, compact_columns, stages
+from experiments import cli, compact_columns, problems, stages
 from experiments.compact_weights import flat
 from experiments.figures import compact as figures
 from experiments.present import present
 from experiments.rundir import open_run
 from experiments.stages import Problem
 from experiments.tables import Cell, Row, Table
-from symbnn import compact, symmetry
+from symbnn import compact
 from symbnn.posteriors import DiagonalGaussian
 from symbnn.types import Samples
 
@@ -38,7 +36,7 @@ def run(config: CompactTrained, rundir: Path | str) -> Table:
             "variational",
             lambda: stages.fit_variational(problem, reparametrisation=config.reparametrisation),
         )
-        aligned = opened.stage("aligned", lambda: {"samples": _align(problem, config, ensemble)})["samples"]
+        aligned = opened.stage("aligned", lambda: _align(problem, config, ensemble))["samples"]
         scores = opened.stage("scores", lambda: _score(problem, ensemble, aligned, variational))
         table = _table(scores)
         raw, after = ({"ensemble": flat(compact.gaussian(some).std)} for some in (ensemble, aligned))
@@ -65,17 +63,16 @@ def run(config: CompactTrained, rundir: Path | str) -> Table:
         return table
 
 
-def _align(problem: Problem, config: CompactTrained, ensemble: Samples) -> Samples:
+def _align(problem: Problem, config: CompactTrained, ensemble: Samples) -> dict[str, Samples]:
     """The paper's way: to the first network, by activations."""
-    return symmetry.align(
-        problem.model.spec,
+    aligned = problems.align(
+        problem,
         ensemble,
         reference=0,
         method=config.compact.matching,
-        apply=problem.model.apply,
-        inputs=jnp.asarray(problem.data.train.inputs[: config.num_alignment_inputs]),
-        similarity="inner_product",
-    ).samples
+        num_inputs=config.num_alignment_inputs,
+    )
+    return {"samples": aligned.samples}
 
 
 def _score(problem: Problem, ensemble: Samples, aligned: Samples, variational: Any) -> dict[str, Any]:

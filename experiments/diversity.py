@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from configs.diversity import Diversity
-from experiments import cli, datasets, progress
+from experiments import cli, problems, progress
 from experiments.figures import diversity as figures
 from experiments.present import present
 from experiments.rundir import Run, open_run
@@ -70,7 +70,7 @@ def _check(config: Diversity) -> None:
 
 
 def _load(config: Diversity) -> Problem:
-    loaded, num_classes = datasets.labelled(config.data, seed=config.seed, flatten=True)
+    loaded, num_classes = problems.labelled(config.data, seed=config.seed, flatten=True)
     model = models.mlp(loaded.input_shape, num_classes, hidden=config.hidden)
     return Problem(jax.random.key(config.seed), loaded, model, density.target(model, loaded.train))
 

@@ -12,13 +12,13 @@ import jax
 import numpy as np
 
 from configs.loss_barriers import LossBarriers
-from experiments import cli, weight_space
+from experiments import cli, problems, weight_space
 from experiments.figures import barriers as figures
 from experiments.present import present
 from experiments.rundir import Run, open_run
 from experiments.tables import Cell, Row, Table
 from experiments.weight_space import Problem
-from symbnn import keys
+from symbnn import keys, tree
 from symbnn.types import Samples
 
 UNALIGNED = "not aligned"
@@ -80,10 +80,10 @@ def match_pairs(
 ) -> Samples:
     """Each network of `second` relabelled to fit its partner in `first`."""
     moved = [
-        weight_space.match(
+        problems.align(
             problem,
-            jax.tree.map(lambda leaf, pair=pair: leaf[pair : pair + 1], second),
-            jax.tree.map(lambda leaf, pair=pair: leaf[pair], first),
+            tree.take(second, slice(pair, pair + 1)),
+            reference=tree.take(first, pair),
             method=method,
             num_inputs=config.num_inputs,
         ).samples

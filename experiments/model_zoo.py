@@ -6,48 +6,34 @@ same weights. `zoo/` in the run directory is the zoo, `symbnn.io.Zoo` reads it.
 
 import dataclasses
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from configs.model_zoo import ModelZoo
-from experiments import cli, datasets, progress
+from experiments import cli, problems, progress
 from experiments.figures import zoo as figures
 from experiments.present import present
+from experiments.problems import Problem
 from experiments.rundir import Run, open_run
 from experiments.tables import Cell, Row, Table
-from symbnn import data, density, inference, io, keys, models, tree
-from symbnn.types import Key, Samples
+from symbnn import density, inference, io, keys, tree
+from symbnn.types import Samples
 
 # Networks that predict at once: their outputs must fit into memory, whatever the size of a shard.
 NETWORKS_TOGETHER = 256
 
 
-class Problem(NamedTuple):
-    """Data, network and the key that everything random derives from."""
-
-    key: Key
-    data: data.Dataset
-    model: models.Model
-
-
 def run(config: ModelZoo, rundir: Path | str) -> Table:
     """Fill the zoo, verify it, and judge what is read back; returns the table of the networks."""
     with open_run("model_zoo", config, rundir) as opened:
-        problem = load(config)
+        problem = problems.load(config)
         zoo = io.Zoo(opened.directory / "zoo")
         fill(opened, config, problem, zoo)
-        judged = opened.stage("reading", lambda: _judge(config, problem, zoo))
+        judged = opened.stage("reading", lambda: _judge(problem, zoo))
         return _present(opened, config, problem, zoo, judged)
-
-
-def load(config: ModelZoo) -> Problem:
-    """The problem of a config."""
-    loaded, num_classes = datasets.labelled(config.data, seed=config.seed, flatten=config.network == "mlp")
-    model = models.create(config.network, loaded.input_shape, num_classes, hidden=config.hidden)
-    return Problem(jax.random.key(config.seed), loaded, model)
 
 
 def fill(run: Run, config: ModelZoo, problem: Problem, zoo: io.Zoo) -> list[int]:
@@ -116,7 +102,7 @@ def _apply_softmax(apply: Any, samples: Samples, inputs: jax.Array) -> jax.Array
 _predict = jax.jit(_apply_softmax, static_argnums=0)
 
 
-def _judge(config: ModelZoo, problem: Problem, zoo: io.Zoo) -> dict[str, Any]:
+def _judge(problem: Problem, zoo: io.Zoo) -> dict[str, Any]:
     """Metrics as stored, accuracy of the networks as read back, and of all of them together."""
     labels = np.asarray(problem.data.test.targets)
     total = np.zeros((len(labels), problem.data.num_classes or 0))

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from configs.posterior_quality import PosteriorQuality
-from experiments import datasets
+from experiments import problems
 from symbnn import data, density, models
 from symbnn.types import Key
 
@@ -86,7 +86,7 @@ def load(config: PosteriorQuality) -> Problem:
 
 def _load_images(config: PosteriorQuality) -> tuple[data.Split, data.Split, int]:
     """Training images, the images that are judged, and the number of classes."""
-    loaded, num_classes = datasets.labelled(config.data, seed=config.seed, flatten=False)
+    loaded, num_classes = problems.labelled(config.data, seed=config.seed, flatten=False)
     if not config.num_validation:
         return loaded.train, loaded.test, num_classes
     num = len(loaded.train.targets) - config.num_validation

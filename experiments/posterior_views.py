@@ -75,12 +75,6 @@ def _plane_losses(
     return jax.lax.map(loss, places).reshape(first.shape)
 
 
-def matrix(samples: Samples) -> np.ndarray:
-    """All weights of every network, `(networks, weights)`."""
-    count = tree.num_samples(samples)
-    return np.concatenate([np.asarray(leaf).reshape(count, -1) for leaf in jax.tree.leaves(samples)], axis=1)
-
-
 def principal(weights: np.ndarray) -> tuple[np.ndarray, float]:
     """Coordinates of every network in the two directions of greatest variance, and their share of it."""
     centred = weights.astype(np.float64) - weights.mean(axis=0)
@@ -97,7 +91,7 @@ def clearest_pair(weights: np.ndarray) -> tuple[int, int]:
 
 
 def _present(run: Run, problem: Problem, config: PosteriorViews, states: Any, surfaces: Any) -> Table:
-    weights = {name: matrix(states[name]) for name in STATES}
+    weights = {name: np.asarray(tree.matrix(states[name])) for name in STATES}
     projected = {name: principal(weights[name]) for name in STATES}
     pair = clearest_pair(weights[ALIGNED])
     table = _table(problem, states, weights, projected)

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from configs.pruning import Pruning
-from experiments import cli, stages, weight_ranking
+from experiments import cli, problems, stages, weight_ranking
 from experiments.figures import pruning as figures
 from experiments.present import present
 from experiments.rundir import Run, borrowed_stage, open_run
@@ -77,21 +77,9 @@ def _relabel(
     problem: Problem, hmc: Samples, ensemble: Samples, variational: Any, *, reference: int | str, method: str
 ) -> dict[str, Any]:
     """HMC samples matched to the reference, ensemble and VI to what the HMC samples were matched to."""
-
-    def match(samples: Samples, reference: Any) -> symmetry.Aligned:
-        return symmetry.align(
-            problem.model.spec,
-            samples,
-            reference=reference,
-            method=method,
-            apply=problem.model.apply,
-            inputs=jnp.asarray(problem.data.train.inputs),
-            similarity="inner_product",
-        )
-
-    found = match(hmc, reference)
+    found = problems.align(problem, hmc, reference=reference, method=method)
     others = tree.concatenate([ensemble, tree.stack([variational["mean"]])])
-    matched = match(others, found.reference)
+    matched = problems.align(problem, others, reference=found.reference, method=method)
     moved = symmetry.act(problem.model.spec, tree.take(matched.elements, -1), variational["std"])
     return {
         "hmc": found.samples,

@@ -8,20 +8,21 @@ decays that its reviewers asked for.
 """
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from configs.scaling_symmetry import ScalingSymmetry
-from experiments import cli, datasets, progress, scaling_law
+from experiments import cli, problems, progress, scaling_law
 from experiments.figures import scaling as figures
 from experiments.present import present
+from experiments.problems import Problem
 from experiments.rundir import Run, open_run
 from experiments.tables import Cell, Row, Table
-from symbnn import data, density, inference, keys, models, symmetry, tree
-from symbnn.types import Key, Params, Samples
+from symbnn import density, inference, keys, symmetry, tree
+from symbnn.types import Params, Samples
 
 PLAIN, NORMALISED = "ReLU network", "with batch normalisation"
 PAPER = (
@@ -30,29 +31,15 @@ PAPER = (
 )
 
 
-class Problem(NamedTuple):
-    """Data, network and the key that everything random derives from."""
-
-    key: Key
-    data: data.Dataset
-    model: models.Model
-
-
 def run(config: ScalingSymmetry, rundir: Path | str) -> Table:
     """All stages of the study; returns the table of masses."""
     with open_run("scaling_symmetry", config, rundir) as opened:
-        problem = _load(config)
+        problem = problems.load(config)
         networks = opened.stage("networks", lambda: _train(config, problem))
         masses = opened.stage("masses", lambda: _masses(problem, networks))
         law = opened.stage("law", lambda: _law(config, problem))
         orbits = opened.stage("orbits", lambda: _orbits(problem, networks["ends"]))
         return _present(opened, config, problem, masses, law, orbits)
-
-
-def _load(config: ScalingSymmetry) -> Problem:
-    loaded, num_classes = datasets.labelled(config.data, seed=config.seed, flatten=config.network == "mlp")
-    model = models.create(config.network, loaded.input_shape, num_classes, hidden=config.hidden)
-    return Problem(jax.random.key(config.seed), loaded, model)
 
 
 def _train(config: ScalingSymmetry, problem: Problem) -> dict[str, Samples]:

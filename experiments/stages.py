@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from configs.parts import Compact, Data, Ensemble, Network, Sampler, Variational
-from experiments import datasets, progress
+from experiments import problems, progress
 from symbnn import density, inference, io, keys, models, symmetry
 from symbnn.types import Samples
 
@@ -30,7 +30,7 @@ class Problem:
     def __init__(self, config: Any) -> None:
         self.config: Settings = config
         self.key = jax.random.key(config.seed)
-        self.data, num_classes = datasets.labelled(config.data, seed=config.seed, flatten=True)
+        self.data, num_classes = problems.labelled(config.data, seed=config.seed, flatten=True)
         self.model = models.mlp(
             self.data.input_shape,
             num_classes,
@@ -97,14 +97,6 @@ def fit_variational(problem: Problem, *, reparametrisation: str = "local") -> di
     return {"mean": fit.posterior.mean, "std": fit.posterior.std}
 
 
-def align(problem: Problem, samples: Samples) -> Any:
-    """Aligned to the first of the samples; by activations, the paper's uncentred inner product."""
-    return symmetry.align(
-        problem.model.spec,
-        samples,
-        reference=0,
-        method=problem.config.compact.matching,
-        apply=problem.model.apply,
-        inputs=jnp.asarray(problem.data.train.inputs),
-        similarity="inner_product",
-    )
+def align(problem: Problem, samples: Samples) -> symmetry.Aligned:
+    """Aligned to the first of the samples, as the config says."""
+    return problems.align(problem, samples, reference=0, method=problem.config.compact.matching)

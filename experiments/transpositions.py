@@ -15,7 +15,7 @@ import numpy as np
 from scipy import stats
 
 from configs.transpositions import Transpositions
-from experiments import cli, weight_space
+from experiments import cli, problems, weight_space
 from experiments.figures import transpositions as figures
 from experiments.present import present
 from experiments.rundir import Run, open_run
@@ -94,7 +94,9 @@ def _compare(config: Transpositions, problem: Problem, networks: Samples) -> dic
         first, copies = tree.take(family, 0), tree.take(family, slice(1, None))
         found: dict[str, Any] = {"as trained": _distances(config, problem, first, copies)}
         for method in METHODS:
-            aligned = weight_space.match(problem, copies, first, method=method, num_inputs=config.num_inputs)
+            aligned = problems.align(
+                problem, copies, reference=first, method=method, num_inputs=config.num_inputs
+            )
             distances = _distances(config, problem, first, aligned.samples)
             found[method] = {"transpositions": _count(aligned), **distances}
         runs.append(found)
@@ -139,7 +141,9 @@ def _follow(config: Transpositions, problem: Problem, networks: Samples) -> dict
         first = tree.take(family, 0)
         lines = _lines(first, tree.take(family, 1 + chosen), weights)
         for method in METHODS:
-            aligned = weight_space.match(problem, lines, first, method=method, num_inputs=config.num_inputs)
+            aligned = problems.align(
+                problem, lines, reference=first, method=method, num_inputs=config.num_inputs
+            )
             counts[method].append(_count(aligned).reshape(len(chosen), config.num_points))
     return {method: np.stack(rows) for method, rows in counts.items()}
 

@@ -73,7 +73,7 @@ class Problem:
         changes = changes_of(self.config.pretraining, self.config.data.name)
         if not changes:
             return loss
-        shape = self.model.input_shape
+        shape = self.data.input_shape
         if len(shape) != 3 or (self.config.pretraining.jitter is not None and shape[-1] != 3):
             raise ValueError(
                 "--pretraining.shift, flip and crop are for images, and jitter for colour images; "
@@ -141,10 +141,8 @@ def _read_weights(model: Model, name: str, path: str) -> Params:
     try:
         found, _ = io.load_tree(path)
         return found["params"] if _is_stage(found) else found
-    except io.ArtefactError as error:
-        if "another program" not in str(error):
-            raise
-    return io.from_torch(model, io.load_safetensors(path), name)
+    except io.ForeignFileError:
+        return io.from_torch(model, io.load_safetensors(path), name)
 
 
 def _is_stage(found: Any) -> bool:
@@ -188,7 +186,7 @@ def _load(config: WeightSharing, name: str, seed: int, *, test_only: bool = Fals
         num_train=None if test_only else settings.num_train,
         num_test=settings.num_test,
         seed=seed,
-        resize=SIDES.get(name),
+        resize=SIDES.get(name, settings.image_side),
         test_only=test_only and name != "digits",
         streamed=name in SIDES,
     )

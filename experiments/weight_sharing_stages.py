@@ -11,9 +11,10 @@ from configs.weight_sharing import WeightSharing
 from experiments import progress
 from experiments.weight_sharing_problem import Problem, import_weights
 from symbnn import keys, sharing
-from symbnn.sharing import Layout, Mixture, Objective, Outliers, Refined, SharedWeights, Stochastic
+from symbnn.sharing import Layout, Mixture, Objective, Refined, SharedWeights, Stochastic
 from symbnn.sharing.ellipses import Ellipses
 from symbnn.sharing.objective import member_counts
+from symbnn.types import Params
 
 MIXTURE = ("weights", "means", "covariances")
 STATIC = ("layout", "sampling", "noise", "blending")
@@ -120,7 +121,7 @@ def refine(
     points, mixture, labels = found.points(), Mixture(**clusters["mixture"]), clusters["labels"]
     refined = _refined(config, points, mixture, labels, gradients=None, merging=False, ellipses=False)
     if config.refining.merging:
-        before = _share(config, found, points, refined)
+        before = _share(config, found.params, found.layout, points, refined)
         gradients = _component_gradients(problem, before, "refine")
     else:
         gradients = None
@@ -137,7 +138,7 @@ def shared_of(config: WeightSharing, stochastic: dict[str, Any], refined: dict[s
     """The posterior before its training."""
     found = stochastic_of(stochastic)
     pieces = Refined(Mixture(**refined["mixture"]), refined["labels"], Ellipses(**refined["ellipses"]), None)
-    return _share(config, found, found.points(), pieces)
+    return _share(config, found.params, found.layout, found.points(), pieces)
 
 
 def train(
@@ -192,16 +193,13 @@ def trained_of(config: WeightSharing, layout: Layout, artefact: dict[str, Any]) 
     )
 
 
-def outliers_of(clusters: dict[str, Any]) -> Outliers:
-    """Why weights are outliers."""
-    return Outliers(**clusters["outliers"])
-
-
-def _share(config: WeightSharing, found: Stochastic, points: np.ndarray, refined: Refined) -> SharedWeights:
+def _share(
+    config: WeightSharing, params: Params, layout: Layout, points: np.ndarray, refined: Refined
+) -> SharedWeights:
     settings = config.training
     return sharing.share(
-        found.params,
-        found.layout,
+        params,
+        layout,
         points,
         refined,
         sampling=settings.sampling,
@@ -259,9 +257,4 @@ def _merged_again(
     mixture = sharing.mixture_of(shared, member_counts(shared))
     gradients = _component_gradients(problem, shared, "merge again")
     refined = _refined(config, points, mixture, labels, gradients=gradients)
-    return dataclasses.replace(
-        _share(
-            config, Stochastic(shared.fixed, shared.labels, shared.layout, shared.labels), points, refined
-        ),
-        fixed=shared.fixed,
-    )
+    return _share(config, shared.fixed, shared.layout, points, refined)

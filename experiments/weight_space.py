@@ -11,8 +11,8 @@ import jax.numpy as jnp
 
 from configs.parts import Data, Network
 from configs.training import Training
-from experiments import datasets, progress
-from symbnn import data, density, evaluate, inference, models, symmetry
+from experiments import problems, progress
+from symbnn import data, density, evaluate, inference, models
 from symbnn.types import Key, Params, Samples
 
 # Pairs judged at once: enough to fill a device, little enough for its memory.
@@ -41,7 +41,7 @@ class Problem(NamedTuple):
 def load(config: Any) -> Problem:
     """The problem of a config."""
     settings: Settings = config
-    loaded, num_classes = datasets.labelled(settings.data, seed=settings.seed, flatten=True)
+    loaded, num_classes = problems.labelled(settings.data, seed=settings.seed, flatten=True)
     model = models.mlp(
         loaded.input_shape,
         num_classes,
@@ -87,21 +87,6 @@ def train(
         )
         fit = method(key, density.target(problem.model, problem.data.train))
     return fit.posterior.samples, fit.diagnostics.get("snapshots")
-
-
-def match(
-    problem: Problem, networks: Samples, reference: Params, *, method: str, num_inputs: int | None
-) -> symmetry.Aligned:
-    """Networks relabelled to fit the reference; by activations, the paper's uncentred inner product."""
-    return symmetry.align(
-        problem.model.spec,
-        networks,
-        reference=reference,
-        method=method,
-        apply=problem.model.apply,
-        inputs=jnp.asarray(problem.data.train.inputs[:num_inputs]),
-        similarity="inner_product",
-    )
 
 
 def barriers(problem: Problem, first: Samples, second: Samples, *, points: int) -> evaluate.Barrier:

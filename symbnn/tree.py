@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 from symbnn.types import Params, Samples
 
@@ -54,6 +55,12 @@ def num_samples(samples: Samples) -> int:
             )
     assert expected is not None
     return expected
+
+
+def matrix(samples: Samples) -> Float[Array, "samples weights"]:
+    """All numbers of every network side by side, in tree order."""
+    count = num_samples(samples)
+    return jnp.concatenate([leaf.reshape(count, -1) for leaf in jax.tree.leaves(samples)], axis=1)
 
 
 def num_weights(params: Params) -> int:

@@ -15,10 +15,10 @@ from experiments import (
     compact_posterior,
     compact_refined,
     compact_trained,
-    datasets,
+    problems,
     stages,
 )
-from symbnn import data, symmetry, tree
+from symbnn import data, diagnostics, symmetry, tree
 from symbnn.inference.epochs import scan_epochs
 
 KEY = jax.random.key(0)
@@ -96,7 +96,7 @@ def test_labels_kept_from_draw_to_draw():
 def test_random_labels_leave_predictions_alone():
     problem = debug_problem()
     samples = jax.vmap(problem.model.init)(jax.random.split(KEY, 5))
-    permutations, moved = aligned_diagnostics._random_labels(problem, samples)
+    moved, permutations = diagnostics.relabelled(problem.model.spec, samples, KEY)
     counts = symmetry.number_of_transpositions(permutations["hidden"])
     assert counts.max() > 0
     for index in range(5):
@@ -118,7 +118,7 @@ def full_size(*_, **__) -> data.Dataset:
 @pytest.mark.slow
 def test_the_papers_ensemble_starts_and_stops(tmp_path, monkeypatch):
     """Full size up to the first compiled chunk of epochs: built, not run, and nothing half-done is kept."""
-    monkeypatch.setattr(datasets.data, "load", full_size)
+    monkeypatch.setattr(problems.data, "load", full_size)
 
     def build_and_stop(*arguments):
         assert "dot_general" in scan_epochs.lower(*arguments).as_text()
@@ -134,7 +134,7 @@ def test_the_papers_ensemble_starts_and_stops(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_the_papers_chain_starts_and_stops(tmp_path, monkeypatch):
     """The gradient that HMC needs 500 times a transition, built at full size."""
-    monkeypatch.setattr(datasets.data, "load", full_size)
+    monkeypatch.setattr(problems.data, "load", full_size)
 
     def factory(**settings):
         assert (settings["num_samples"], settings["num_steps"], settings["step_size"]) == (10_000, 500, 1e-3)

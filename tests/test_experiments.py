@@ -91,8 +91,13 @@ def test_the_numbers_are_those_that_were_kept(finished):
         )
     )
     assert found.keys() == expected.keys()
+    largest = dict[tuple[str, str], float]()
+    for (table, row, _), value in expected.items():
+        largest[table, row] = max(largest.get((table, row), 0.0), abs(value or 0.0))
     for place, value in expected.items():
-        assert found[place] == (None if value is None else pytest.approx(value, rel=0.02, abs=0.05)), place
+        # One of the fifty test images is 0.02; a small number may not hide behind that.
+        slack = 0.05 * min(1.0, largest[place[:2]])
+        assert found[place] == (None if value is None else pytest.approx(value, rel=0.02, abs=slack)), place
 
 
 def test_results_keep_table_and_figures_and_nothing_else(finished, tmp_path):

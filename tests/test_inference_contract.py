@@ -116,7 +116,7 @@ def test_samplers_share_the_settings_of_a_run(factory):
 
 @SAMPLERS
 def test_every_setting_reaches_the_run(factory, tmp_path, monkeypatch):
-    """They are handed on by position: each must arrive as what it was given for."""
+    """None may be forgotten, or handed on as another."""
     handed: list[Run] = []
 
     def run(*arguments, name):

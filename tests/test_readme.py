@@ -30,6 +30,19 @@ def test_every_study_is_named():
         assert f"python -m experiments.{study}" in README
 
 
+def test_the_numbers_of_the_first_table_are_those_of_its_results():
+    """Row by row: what README shows is what the command named beside it wrote."""
+    kept = (ROOT / "results" / "compact_posterior" / "digits" / "README.md").read_text().splitlines()
+    is_row = re.compile(r"\| [A-Za-z][^|]*\|( \d\.\d{3} \|| – \|)")
+    shown = [line for line in README.splitlines() if is_row.match(line)]
+    assert len(shown) == 4
+    for line in shown:
+        name, *cells = [cell.strip() for cell in line.strip("|").split("|")]
+        rows = [row for row in kept if row.startswith(f"| {name} ")]
+        for number in (cell for cell in cells if cell != "–"):
+            assert any(number in row for row in rows), (name, number)
+
+
 def test_every_file_linked_exists():
     for target in re.findall(r"\]\(([^)#]+)\)", README):
         if "://" not in target:

@@ -10,8 +10,8 @@ import pytest
 
 import configs
 from configs.parts import Data
-from configs.weight_sharing import VARIANTS
 from configs.weight_sharing_parts import STAGES
+from configs.weight_sharing_variants import CHANGES
 from experiments import weight_sharing, weight_sharing_problem
 from experiments.weight_sharing_problem import Problem, create, import_weights
 from experiments.weight_sharing_variants import changed
@@ -62,8 +62,8 @@ def test_stages_are_no_part_of_what_a_run_is():
 
 def test_variants_change_what_they_say_and_nothing_else():
     base = CONFIGS["digits"][1]
-    assert set(base.judging.variants) < set(VARIANTS)
-    for name in VARIANTS:
+    assert set(base.judging.variants) < set(CHANGES)
+    for name in CHANGES:
         other = changed(base, name)
         parts = [
             part

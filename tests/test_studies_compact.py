@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from configs import STUDIES
-from experiments import datasets, loss_barriers, transpositions, weight_ranking, weight_space
+from experiments import loss_barriers, problems, transpositions, weight_ranking, weight_space
 from experiments.rundir import borrowed_stage, open_run
 from symbnn import compact, data, density, evaluate, models, symmetry, tree
 from symbnn.inference.epochs import scan_epochs
@@ -40,7 +40,7 @@ def test_as_many_transpositions_are_found_as_were_put_in(method):
     counts = transpositions.swap_counts(case.model.spec, 6)
     assert counts["hidden"].tolist() == [1, 3, 5, 7, 9, 11]
     copies = transpositions.swapped_copies(case.model.spec, KEY, network, counts)
-    aligned = weight_space.match(case, copies, network, method=method, num_inputs=None)
+    aligned = problems.align(case, copies, reference=network, method=method)
     np.testing.assert_array_equal(symmetry.number_of_transpositions(aligned.elements), counts["hidden"])
     np.testing.assert_array_equal(weight_space.squared_distances(network, aligned.samples), 0.0)
     assert np.all(np.asarray(weight_space.squared_distances(network, copies)) > 0)
@@ -154,7 +154,7 @@ def test_the_papers_settings_start_and_stop(study, tmp_path, monkeypatch):
         for part, num in sizes.items()
     }
     loaded = data.Dataset("mnist", splits["train"], splits["test"], 10, (784,))
-    monkeypatch.setattr(datasets.data, "load", lambda *_, **__: loaded)
+    monkeypatch.setattr(problems.data, "load", lambda *_, **__: loaded)
 
     def build_and_stop(*arguments):
         assert "dot_general" in scan_epochs.lower(*arguments).as_text()

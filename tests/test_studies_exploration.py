@@ -9,7 +9,7 @@ import pytest
 
 import configs
 from configs.scaling_symmetry import Law
-from experiments import model_zoo, rundir, scaling_law, toy_posterior
+from experiments import model_zoo, problems, rundir, scaling_law, toy_posterior
 from symbnn import density, io, models, symmetry
 
 KEY = jax.random.key(0)
@@ -80,7 +80,7 @@ def test_a_normalised_network_has_no_least_mass():
 def zoo_run(tmp_path_factory):
     config = debug_config("model_zoo")
     with rundir.open_run("model_zoo", config, tmp_path_factory.mktemp("zoo")) as opened:
-        problem, zoo = model_zoo.load(config), io.Zoo(opened.directory / "zoo")
+        problem, zoo = problems.load(config), io.Zoo(opened.directory / "zoo")
         assert model_zoo.fill(opened, config, problem, zoo) == [0, 1, 2]
         yield opened, config, problem, zoo
 

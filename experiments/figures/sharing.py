@@ -8,10 +8,10 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 from experiments.figures.style import BLUE, GREEN, GREY, RED, new_figure
+from symbnn.sharing import CHI_SQUARE_95
 
 # Enough to show where weights lie; a vector of millions would only blacken the page.
 MOST_POINTS = 15_000
-CHI_SQUARE_95 = 5.991
 
 
 def plane(

@@ -35,13 +35,16 @@ def low_rank(samples: Samples, rank: int | None = None) -> LowRankGaussian:
     centred = jax.tree.map(lambda leaf, centre: leaf - centre, samples, mean)
     # S Vᵀ = Uᵀ X, with U from the small n x n Gram matrix: the weights are never laid out as one long vector.
     gram = sum(
-        jnp.einsum("ai,bi->ab", flat, flat)
+        jnp.einsum("ai,bi->ab", flat, flat, preferred_element_type=jnp.promote_types(flat.dtype, jnp.float32))
         for flat in (leaf.reshape(count, -1) for leaf in jax.tree.leaves(centred))
     )
     _, vectors = jnp.linalg.eigh(gram)
     leading = vectors[:, ::-1][:, :rank] / jnp.sqrt(count - 1.0)
     return LowRankGaussian(
-        mean=mean, factors=jax.tree.map(lambda leaf: jnp.einsum("nr,n...->r...", leading, leaf), centred)
+        mean=mean,
+        factors=jax.tree.map(
+            lambda leaf: jnp.einsum("nr,n...->r...", leading, leaf).astype(leaf.dtype), centred
+        ),
     )
 
 

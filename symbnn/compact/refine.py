@@ -34,6 +34,8 @@ from symbnn.models import Model
 from symbnn.posteriors import DiagonalGaussian, local_reparametrisation
 from symbnn.types import Key, Params
 
+BATCH_SIZE = 256
+
 
 class Displacement(NamedTuple):
     """How far a diagonal Gaussian went from another one, over the weights that vary there."""
@@ -54,7 +56,7 @@ def refine(
     key: Key,
     *,
     epochs: int = 100,
-    batch_size: int = 256,
+    batch_size: int | None = None,
     learning_rate: float = 1e-2,
     schedule: str = "cosine",
     num_draws: int = 16,
@@ -71,7 +73,7 @@ def refine(
         reference_probs: The probabilities to reach, `(inputs, classes)`, from `evaluate.predict`.
         key: For minibatches and draws.
         epochs: Passes over the inputs; none leaves the start as it is.
-        batch_size: Inputs per step of Adam.
+        batch_size: Inputs per step of Adam; by default 256, or all if there are fewer.
         learning_rate: Size of a step, in standard deviations of the start and in log standard deviations.
         schedule: Of the learning rate, see `inference.recipe`.
         num_draws: Draws of every pre-activation that a prediction is averaged over.
@@ -90,7 +92,8 @@ def refine(
     weights = {part: jax.tree.map(jnp.zeros_like, posterior.mean) for part in ("shift", "log_ratio")}
     losses, num_nonfinite = jnp.zeros(0), jnp.int32(0)
     if epochs:
-        recipe = Recipe(epochs, batch_size, learning_rate=learning_rate, schedule=schedule)
+        size = min(BATCH_SIZE, len(data.targets)) if batch_size is None else batch_size
+        recipe = Recipe(epochs, size, learning_rate=learning_rate, schedule=schedule)
         recipe.check_data(len(data.targets))
         # Arrays that are not trained, so that another start or penalty of the same shape compiles nothing.
         constants = {"mean": posterior.mean, "std": posterior.std, "penalty": jnp.float32(penalty)}
@@ -201,7 +204,7 @@ def _checked(model: Model, posterior: DiagonalGaussian, inputs: ArrayLike, probs
     if has_batch_statistics(posterior.mean):
         raise ValueError("a Gaussian over a net with batch statistics cannot be refined: they are no weights")
     inputs, probs = jnp.asarray(inputs), jnp.asarray(probs)
-    if inputs.shape[1:] != tuple(model.input_shape):
+    if model.input_shape is not None and inputs.shape[1:] != tuple(model.input_shape):
         raise ValueError(f"inputs must have shape (inputs, *{model.input_shape}); got {inputs.shape}")
     outputs = jax.eval_shape(model.apply, posterior.mean, inputs).shape
     if probs.shape != outputs:

@@ -15,6 +15,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from symbnn.density.target import has_batch_statistics
+from symbnn.models.base import in_training
 from symbnn.symmetry.spec import Factor, Leaf
 from symbnn.types import Key, Params
 
@@ -46,7 +47,7 @@ def learn_noise(model: Any, num_targets: int, *, initial: float = 0.1) -> Any:
 
     def train(params: Params, inputs: ArrayLike, key: Key) -> tuple[Array, Params]:
         network, log_std = split(params)
-        means, network = model.train(network, inputs, key)
+        means, network = in_training(model, network, inputs, key)
         return with_noise(means, log_std), {**network, LEAF: {"log_std": log_std}}
 
     shapes = jax.eval_shape(model.init, jax.random.key(0))

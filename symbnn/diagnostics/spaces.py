@@ -74,20 +74,23 @@ def function_space(
 
 def weight_space(samples: Samples, *, num_chains: int) -> Summary:
     """Of every single weight."""
-    return summarise(by_chain(_matrix(samples), num_chains))
+    return summarise(by_chain(tree.matrix(samples), num_chains))
 
 
 def relabelling_control(spec: SymmetrySpec, samples: Samples, key: Key, *, num_chains: int) -> Summary:
     """Of every weight after each draw's units were relabelled at random: looks perfect by construction."""
-    element_keys = jax.random.split(key, tree.num_samples(samples))
+    return weight_space(relabelled(spec, samples, key)[0], num_chains=num_chains)
 
-    def relabelled(key: Key, params: Params) -> Params:
+
+def relabelled(spec: SymmetrySpec, samples: Samples, key: Key) -> tuple[Samples, dict[str, Array]]:
+    """Every draw with its units relabelled at random, and the permutations."""
+
+    def one(key: Key, params: Params) -> tuple[Params, dict[str, Array]]:
         element = symmetry.random_element(spec, key)
-        return symmetry.act(
-            spec, element._replace(scales=_ones(element.scales), signs=_ones(element.signs)), params
-        )
+        only_labels = element._replace(scales=_ones(element.scales), signs=_ones(element.signs))
+        return symmetry.act(spec, only_labels, params), element.permutations
 
-    return weight_space(jax.jit(jax.vmap(relabelled))(element_keys, samples), num_chains=num_chains)
+    return jax.jit(jax.vmap(one))(jax.random.split(key, tree.num_samples(samples)), samples)
 
 
 def summarise(draws: Float[Array, "chains draws quantities"]) -> Summary:
@@ -144,11 +147,6 @@ def _statistics(draws: Array) -> tuple[Array, ...]:
 def _blocks(draws: Array) -> Iterator[Array]:
     for start in range(0, draws.shape[2], QUANTITIES_PER_BLOCK):
         yield draws[:, :, start : start + QUANTITIES_PER_BLOCK]
-
-
-def _matrix(samples: Samples) -> Float[Array, "samples quantities"]:
-    count = tree.num_samples(samples)
-    return jnp.concatenate([leaf.reshape(count, -1) for leaf in jax.tree.leaves(samples)], axis=1)
 
 
 def _ones(values: dict[str, Array]) -> dict[str, Array]:

@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from symbnn.evaluate.classification import is_most_probable
 from symbnn.evaluate.stream import Apply, map_blocks
 from symbnn.types import Params
 
@@ -38,17 +37,17 @@ class Barrier(NamedTuple):
     error_barrier: jax.Array
 
 
-def cross_entropy(logits: Float[Array, "n c"], labels: Int[Array, "n"]) -> Float[Array, "n"]:
+def cross_entropy(logits: Float[Array, "n c"], labels: Int[Array, " n"]) -> Float[Array, " n"]:
     """Negative log-probability of each label in nats."""
     return -jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], axis=-1)[:, 0]
 
 
-def misclassified(logits: Float[Array, "n c"], labels: Int[Array, "n"]) -> Float[Array, "n"]:
+def misclassified(logits: Float[Array, "n c"], labels: Int[Array, " n"]) -> Float[Array, " n"]:
     """One where the most probable class is not the label."""
-    return 1.0 - is_most_probable(logits, labels)
+    return (jnp.argmax(logits, axis=-1) != labels).astype(jnp.float32)
 
 
-def squared_error(outputs: Float[Array, "n k"], targets: Float[Array, "n k"]) -> Float[Array, "n"]:
+def squared_error(outputs: Float[Array, "n k"], targets: Float[Array, "n k"]) -> Float[Array, " n"]:
     """Squared distance, for real targets."""
     return jnp.sum(jnp.square(outputs - targets), axis=-1)
 
@@ -115,7 +114,7 @@ def _barrier(
     )
 
 
-def _excess(weights: Float[Array, "points"], curve: Float[Array, "points"]) -> Float[Array, "points"]:
+def _excess(weights: Float[Array, " points"], curve: Float[Array, " points"]) -> Float[Array, " points"]:
     return curve - ((1.0 - weights) * curve[0] + weights * curve[-1])
 
 

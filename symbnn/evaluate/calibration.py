@@ -40,42 +40,44 @@ class ReliabilityCurve(NamedTuple):
 
 @checked(probabilities, labels)
 @partial(jax.jit, static_argnames="bins")
-def ece(probs: Float[Array, "n c"], labels: Int[Array, "n"], *, bins: int = 15) -> Float[Array, ""]:
+def ece(probs: Float[Array, "n c"], labels: Int[Array, " n"], *, bins: int = 15) -> Float[Array, ""]:
     """Expected calibration error of the most probable class, equal-width bins, L1."""
     return expected_gap(bin_sums(*top_label(probs, labels), bins))
 
 
 @checked(probabilities, labels)
 @partial(jax.jit, static_argnames="bins")
-def mce(probs: Float[Array, "n c"], labels: Int[Array, "n"], *, bins: int = 15) -> Float[Array, ""]:
+def mce(probs: Float[Array, "n c"], labels: Int[Array, " n"], *, bins: int = 15) -> Float[Array, ""]:
     """Maximum calibration error: the gap of the worst bin that is not empty."""
     return maximum_gap(bin_sums(*top_label(probs, labels), bins))
 
 
 @checked(probabilities, labels)
 @partial(jax.jit, static_argnames="bins")
-def adaptive_ece(probs: Float[Array, "n c"], labels: Int[Array, "n"], *, bins: int = 15) -> Float[Array, ""]:
+def adaptive_ece(probs: Float[Array, "n c"], labels: Int[Array, " n"], *, bins: int = 15) -> Float[Array, ""]:
     """Expected calibration error with equally many inputs in each bin."""
     return _equal_mass_gap(*top_label(probs, labels), bins)
 
 
 @checked(probabilities, labels)
 @partial(jax.jit, static_argnames="bins")
-def classwise_ece(probs: Float[Array, "n c"], labels: Int[Array, "n"], *, bins: int = 15) -> Float[Array, ""]:
+def classwise_ece(
+    probs: Float[Array, "n c"], labels: Int[Array, " n"], *, bins: int = 15
+) -> Float[Array, ""]:
     """Mean over classes of the binary calibration error of "is it this class", equal-width bins."""
     return classwise_gap(classwise_sums(probs, labels, bins), probs.shape[0])
 
 
 @checked(binary_probabilities, labels)
 @partial(jax.jit, static_argnames="bins")
-def binary_ece(probs: Float[Array, "n"], labels: Int[Array, "n"], *, bins: int = 15) -> Float[Array, ""]:
+def binary_ece(probs: Float[Array, " n"], labels: Int[Array, " n"], *, bins: int = 15) -> Float[Array, ""]:
     """Calibration error of P(y = 1) against the share of ones, as torchmetrics' binary task."""
     return expected_gap(bin_sums(probs, labels, bins))
 
 
 @checked(binary_probabilities, labels)
 @partial(jax.jit, static_argnames="bins")
-def binary_mce(probs: Float[Array, "n"], labels: Int[Array, "n"], *, bins: int = 15) -> Float[Array, ""]:
+def binary_mce(probs: Float[Array, " n"], labels: Int[Array, " n"], *, bins: int = 15) -> Float[Array, ""]:
     """Largest gap over bins between mean P(y = 1) and the share of ones."""
     return maximum_gap(bin_sums(probs, labels, bins))
 
@@ -83,7 +85,7 @@ def binary_mce(probs: Float[Array, "n"], labels: Int[Array, "n"], *, bins: int =
 @checked(binary_probabilities, labels)
 @partial(jax.jit, static_argnames="bins")
 def binary_adaptive_ece(
-    probs: Float[Array, "n"], labels: Int[Array, "n"], *, bins: int = 15
+    probs: Float[Array, " n"], labels: Int[Array, " n"], *, bins: int = 15
 ) -> Float[Array, ""]:
     """Equal-mass calibration error of the predicted class, 1 if p > 1/2, with confidence max(p, 1 - p)."""
     correct = (probs > 0.5) == (labels == 1)
@@ -93,7 +95,7 @@ def binary_adaptive_ece(
 @checked(probabilities, labels)
 @partial(jax.jit, static_argnames="bins")
 def reliability_curve(
-    probs: Float[Array, "n c"], labels: Int[Array, "n"], *, bins: int = 15
+    probs: Float[Array, "n c"], labels: Int[Array, " n"], *, bins: int = 15
 ) -> ReliabilityCurve:
     """The points of a reliability diagram; the last bin holds confidence exactly 1."""
     sums = bin_sums(*top_label(probs, labels), bins)
@@ -102,7 +104,7 @@ def reliability_curve(
     )
 
 
-def top_label(probs: Float[Array, "n c"], labels: Int[Array, "n"]) -> tuple[jax.Array, jax.Array]:
+def top_label(probs: Float[Array, "n c"], labels: Int[Array, " n"]) -> tuple[jax.Array, jax.Array]:
     """Confidence in the most probable class, and whether it is the label."""
     return jnp.max(probs, axis=-1), is_most_probable(probs, labels)
 
@@ -120,7 +122,7 @@ def bin_edges(bins: int) -> np.ndarray:
     return np.where(index < (bins + 1) // 2, step * index, 1.0 - step * (bins - index)).astype(np.float32)
 
 
-def bin_sums(confidence: Float[Array, "n"], correct: Array, bins: int, weights: Array | None = None) -> Bins:
+def bin_sums(confidence: Float[Array, " n"], correct: Array, bins: int, weights: Array | None = None) -> Bins:
     """Sums over the inputs in each of `bins + 1` bins; an input of weight zero is left out."""
     confidence = confidence.astype(jnp.promote_types(confidence.dtype, jnp.float32))
     weights = jnp.ones_like(confidence) if weights is None else weights
@@ -140,7 +142,7 @@ def maximum_gap(sums: Bins) -> Float[Array, ""]:
 
 
 def classwise_sums(
-    probs: Float[Array, "n c"], labels: Int[Array, "n"], bins: int, weights: Array | None = None
+    probs: Float[Array, "n c"], labels: Int[Array, " n"], bins: int, weights: Array | None = None
 ) -> Float[Array, "bins c"]:
     """Sum of p - [y = c] in each bin of each class: all that the classwise error needs, and additive."""
     probs = probs.astype(jnp.promote_types(probs.dtype, jnp.float32))
@@ -162,7 +164,7 @@ def _bin_index(confidence: Float[Array, "..."], bins: int) -> Int[Array, "..."]:
     return reduce(jnp.add, reached)
 
 
-def _equal_mass_gap(confidence: Float[Array, "n"], correct: Array, bins: int) -> Float[Array, ""]:
+def _equal_mass_gap(confidence: Float[Array, " n"], correct: Array, bins: int) -> Float[Array, ""]:
     count = confidence.shape[0]
     if not 1 <= bins <= count:
         raise ValueError(f"bins: expected between 1 and the {count} inputs, got {bins}")

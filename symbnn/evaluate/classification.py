@@ -13,21 +13,21 @@ from symbnn.evaluate.checks import checked, labels, probabilities
 
 @checked(probabilities, labels)
 @jax.jit
-def accuracy(probs: Float[Array, "n c"], labels: Int[Array, "n"]) -> Float[Array, ""]:
+def accuracy(probs: Float[Array, "n c"], labels: Int[Array, " n"]) -> Float[Array, ""]:
     """Share of inputs whose most probable class (the first of equals) is the label."""
     return jnp.mean(is_most_probable(probs, labels), dtype=jnp.float32)
 
 
 @checked(probabilities, labels)
 @jax.jit
-def nll(probs: Float[Array, "n c"], labels: Int[Array, "n"]) -> Float[Array, ""]:
+def nll(probs: Float[Array, "n c"], labels: Int[Array, " n"]) -> Float[Array, ""]:
     """Mean negative log-probability of the label in nats; infinite if a label was given probability zero."""
     return -jnp.mean(jnp.log(label_probabilities(probs, labels)))
 
 
 @checked(probabilities, labels)
 @jax.jit
-def brier(probs: Float[Array, "n c"], labels: Int[Array, "n"]) -> Float[Array, ""]:
+def brier(probs: Float[Array, "n c"], labels: Int[Array, " n"]) -> Float[Array, ""]:
     """Mean squared distance to the one-hot label, summed over classes."""
     at_label = label_probabilities(probs, labels)
     # (p_y - 1)^2 + sum over other classes of p^2, without building the one-hot matrix.
@@ -38,14 +38,14 @@ def brier(probs: Float[Array, "n c"], labels: Int[Array, "n"]) -> Float[Array, "
 @checked(probabilities, labels)
 @jax.jit
 def top_accuracy(
-    probs: Float[Array, "n c"], labels: Int[Array, "n"], *, k: int | Array = 5
+    probs: Float[Array, "n c"], labels: Int[Array, " n"], *, k: int | Array = 5
 ) -> Float[Array, ""]:
     """Share of inputs whose label is among the `k` most probable classes."""
     ahead = jnp.sum(~_is_not_ahead(probs, labels), axis=-1)
     return jnp.mean(ahead < k, dtype=jnp.float32)
 
 
-def is_most_probable(probs: Float[Array, "n c"], labels: Int[Array, "n"]) -> Bool[Array, "n"]:
+def is_most_probable(probs: Float[Array, "n c"], labels: Int[Array, " n"]) -> Bool[Array, " n"]:
     """Whether each label is the most probable class (the first of equals); never where a number is NaN.
 
     The same as `argmax(probs) == labels` in one pass that XLA vectorises on CPUs, where its argmax is three
@@ -54,13 +54,14 @@ def is_most_probable(probs: Float[Array, "n c"], labels: Int[Array, "n"]) -> Boo
     return jnp.all(_is_not_ahead(probs, labels), axis=-1)
 
 
-def _is_not_ahead(probs: Float[Array, "n c"], labels: Int[Array, "n"]) -> Bool[Array, "n c"]:
+def _is_not_ahead(probs: Float[Array, "n c"], labels: Int[Array, " n"]) -> Bool[Array, "n c"]:
     """Classes that are ranked behind the label, and the label itself; the first of equals is ahead."""
-    at_label = label_probabilities(probs, labels)[:, None]
-    is_earlier = jnp.arange(probs.shape[-1]) < labels[:, None]
-    return jnp.where(is_earlier, probs < at_label, probs <= at_label)
+    at_label, classes = label_probabilities(probs, labels)[:, None], jnp.arange(probs.shape[-1])
+    is_behind = jnp.where(classes < labels[:, None], probs < at_label, probs <= at_label)
+    # Not by comparison: within a larger program XLA may round the two differently.
+    return is_behind | (classes == labels[:, None])
 
 
-def label_probabilities(probs: Float[Array, "n c"], labels: Int[Array, "n"]) -> Float[Array, "n"]:
+def label_probabilities(probs: Float[Array, "n c"], labels: Int[Array, " n"]) -> Float[Array, " n"]:
     """Probability given to each label."""
     return jnp.take_along_axis(probs, labels[:, None], axis=-1)[:, 0]

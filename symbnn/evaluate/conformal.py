@@ -22,7 +22,7 @@ from symbnn.types import Key
 
 @checked(scores)
 @partial(jax.jit, static_argnames="alpha")
-def conformal_threshold(calibration_scores: Float[Array, "n"], *, alpha: float = 0.1) -> Float[Array, ""]:
+def conformal_threshold(calibration_scores: Float[Array, " n"], *, alpha: float = 0.1) -> Float[Array, ""]:
     """The score below which new scores fall with probability at least 1 - alpha."""
     if not 0.0 < alpha < 1.0:
         raise ValueError(f"alpha: expected a probability in (0, 1), got {alpha}")
@@ -36,7 +36,7 @@ def conformal_threshold(calibration_scores: Float[Array, "n"], *, alpha: float =
 
 @checked(probabilities, labels)
 @jax.jit
-def threshold_scores(probs: Float[Array, "n c"], labels: Int[Array, "n"]) -> Float[Array, "n"]:
+def threshold_scores(probs: Float[Array, "n c"], labels: Int[Array, " n"]) -> Float[Array, " n"]:
     """1 - p_y for a calibration set."""
     return 1.0 - label_probabilities(probs, labels)
 
@@ -51,8 +51,8 @@ def threshold_sets(probs: Float[Array, "n c"], threshold: Float[Array, ""]) -> B
 @checked(probabilities, labels)
 @jax.jit
 def adaptive_scores(
-    probs: Float[Array, "n c"], labels: Int[Array, "n"], key: Key | None = None
-) -> Float[Array, "n"]:
+    probs: Float[Array, "n c"], labels: Int[Array, " n"], key: Key | None = None
+) -> Float[Array, " n"]:
     """Probability of the classes down to the label; with a key, less a random share of the label's own."""
     return label_probabilities(_adaptive(probs, key), labels)
 
@@ -67,7 +67,7 @@ def adaptive_sets(
 
 
 @jax.jit
-def set_coverage(sets: Bool[Array, "n c"], labels: Int[Array, "n"]) -> Float[Array, ""]:
+def set_coverage(sets: Bool[Array, "n c"], labels: Int[Array, " n"]) -> Float[Array, ""]:
     """Share of labels that are in their set."""
     return jnp.mean(jnp.take_along_axis(sets, labels[:, None], axis=-1), dtype=jnp.float32)
 
@@ -80,16 +80,16 @@ def set_size(sets: Bool[Array, "n c"]) -> Float[Array, ""]:
 
 @jax.jit
 def residual_scores(
-    mean: Float[Array, "n"], std: Float[Array, "n"], targets: Float[Array, "n"]
-) -> Float[Array, "n"]:
+    mean: Float[Array, " n"], std: Float[Array, " n"], targets: Float[Array, " n"]
+) -> Float[Array, " n"]:
     """|y - mean| / std for real targets."""
     return jnp.abs(targets - mean) / std
 
 
 @jax.jit
 def residual_interval(
-    mean: Float[Array, "n"], std: Float[Array, "n"], threshold: Float[Array, ""]
-) -> tuple[Float[Array, "n"], Float[Array, "n"]]:
+    mean: Float[Array, " n"], std: Float[Array, " n"], threshold: Float[Array, ""]
+) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
     """Lower and upper end of mean +- threshold std."""
     return mean - threshold * std, mean + threshold * std
 

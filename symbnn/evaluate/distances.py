@@ -74,8 +74,8 @@ def _accumulate(
     total: Distances,
     part_a: Float[Array, "all_a weights"],
     part_b: Float[Array, "all_b weights"],
-    rows_a: Int[Array, "a"],
-    rows_b: Int[Array, "b"],
+    rows_a: Int[Array, " a"],
+    rows_b: Int[Array, " b"],
 ) -> Distances:
     part = jnp.concatenate([part_a[rows_a], part_b[rows_b]]).astype(jnp.float32)
     # Centred, so that |x|^2 + |y|^2 - 2 xy cancels no more digits than it must.

@@ -17,7 +17,7 @@ from symbnn.evaluate.checks import checked, member_probabilities
 
 @checked(member_probabilities)
 @jax.jit
-def mutual_information_score(member_probs: Float[Array, "members n c"]) -> Float[Array, "n"]:
+def mutual_information_score(member_probs: Float[Array, "members n c"]) -> Float[Array, " n"]:
     """Mutual information of prediction and member at each input: what the members disagree about."""
     mean = jnp.mean(member_probs, axis=0)
     entropy_of_mean = -jnp.sum(xlogy(mean, mean), axis=-1)

@@ -46,7 +46,10 @@ def _kl(mean_q: Params, std_q: Params, mean_p: Params, std_p: Params) -> jax.Arr
         # log r + (r^-2 - 1) / 2 with r = s_p / s_q is second order in log r; expm1 keeps it exact there.
         log_ratio = jnp.log(std_p) - jnp.log(std_q)
         spread = log_ratio + 0.5 * jnp.expm1(-2.0 * log_ratio)
-        return jnp.sum(spread + 0.5 * jnp.square((mean_q - mean_p) / std_p))
+        terms = spread + 0.5 * jnp.square((mean_q - mean_p) / std_p)
+        # A weight that both know: no information between them, or no way from one to the other.
+        is_known = (std_q == 0) & (std_p == 0)
+        return jnp.sum(jnp.where(is_known, jnp.where(mean_q == mean_p, 0.0, jnp.inf), terms))
 
     return jax.tree.reduce(jnp.add, jax.tree.map(leaf, mean_q, std_q, mean_p, std_p))
 

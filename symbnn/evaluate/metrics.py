@@ -58,10 +58,10 @@ class Metrics:
     def update(
         self,
         probs: Float[Array, "n c"],
-        labels: Int[Array, "n"],
+        labels: Int[Array, " n"],
         *,
         reference: Float[Array, "n c"] | None = None,
-        weights: Float[Array, "n"] | None = None,
+        weights: Float[Array, " n"] | None = None,
     ) -> "Metrics":
         """With one more batch; `reference`: probabilities to agree with; weight zero leaves an input out."""
         num_bins = self.bins.counts.shape[0] - 1
@@ -90,9 +90,9 @@ class Metrics:
 @partial(jax.jit, static_argnames="bins")
 def _summarise(
     probs: Float[Array, "n c"],
-    labels: Int[Array, "n"],
+    labels: Int[Array, " n"],
     reference: Float[Array, "n c"] | None,
-    weights: Float[Array, "n"] | None,
+    weights: Float[Array, " n"] | None,
     *,
     bins: int,
 ) -> Any:

@@ -15,7 +15,7 @@ that, p is exact. Resampling each set with replacement gives an interval; a netw
 is left out, since a kernel value of one there would bias it upwards.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -70,7 +70,7 @@ def mmd(
     samples_b: Samples,
     *,
     key: Key | None = None,
-    kernels: tuple[str, ...] = ("laplace", "gaussian"),
+    kernels: Sequence[str] = ("laplace", "gaussian"),
     num_bandwidths: int = 10,
     aggregate: str = "max",
     equal_sizes: bool = True,
@@ -83,6 +83,7 @@ def mmd(
 
     A `key` is needed for whatever is random: thinning, permutations, the bootstrap.
     """
+    kernels = tuple(kernels)
     for kernel in kernels:
         lookup(_KERNELS, kernel, "kernel")
     lookup(_AGGREGATES, aggregate, "aggregate")
@@ -105,7 +106,7 @@ def mmd(
     return MMD(compare(total), layers, counts)
 
 
-def bandwidth_grid(cross: Float[Array, "m n"], num: int) -> Float[Array, "num"]:
+def bandwidth_grid(cross: Float[Array, "m n"], num: int) -> Float[Array, " num"]:
     """The geometric grid of bandwidths from the distances between the two sets."""
     ordered = jnp.sort(cross[:NUM_FOR_BANDWIDTHS, :NUM_FOR_BANDWIDTHS], axis=None)
     fifth_percentile = ordered[int(0.05 * ordered.size)]
@@ -154,7 +155,7 @@ def _discrepancy(
     )
 
 
-def _p_value(given: Float[Array, ""], permuted: Float[Array, "num"]) -> Float[Array, ""]:
+def _p_value(given: Float[Array, ""], permuted: Float[Array, " num"]) -> Float[Array, ""]:
     """Share at least as large, the given arrangement counted: under equal laws it is as likely as any."""
     return (1 + jnp.sum(permuted >= given)) / (1 + permuted.size)
 
@@ -172,7 +173,7 @@ def _over_bandwidths(
     return jax.tree.map(jnp.transpose, jax.lax.map(at, bandwidths))
 
 
-def _estimates(kernel: Float[Array, "n n"], weights: _Weights) -> Float[Array, "replicates"]:
+def _estimates(kernel: Float[Array, "n n"], weights: _Weights) -> Float[Array, " replicates"]:
     """The U-statistic of weighted sets; the kernel's diagonal is zero."""
     product = partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
     seen = product(weights.first, kernel)

@@ -21,7 +21,7 @@ from symbnn.evaluate.checks import checked, finite, probabilities, scores
 
 @checked(scores, scores)
 @jax.jit
-def auroc(in_scores: Float[Array, "n"], out_scores: Float[Array, "m"]) -> Float[Array, ""]:
+def auroc(in_scores: Float[Array, " n"], out_scores: Float[Array, " m"]) -> Float[Array, ""]:
     """Probability that an out-of-distribution input scores higher, ties counted half."""
     ordered = jnp.sort(in_scores)
     below = jnp.searchsorted(ordered, out_scores, side="left")
@@ -32,7 +32,7 @@ def auroc(in_scores: Float[Array, "n"], out_scores: Float[Array, "m"]) -> Float[
 
 @checked(scores, scores)
 @jax.jit
-def aupr(in_scores: Float[Array, "n"], out_scores: Float[Array, "m"]) -> Float[Array, ""]:
+def aupr(in_scores: Float[Array, " n"], out_scores: Float[Array, " m"]) -> Float[Array, ""]:
     """Average precision with out-of-distribution as the positive class.
 
     A tie group with g of the m positives raises recall by g/m at one precision: a mean over positives.
@@ -45,7 +45,7 @@ def aupr(in_scores: Float[Array, "n"], out_scores: Float[Array, "m"]) -> Float[A
 @checked(scores, scores)
 @partial(jax.jit, static_argnames="recall")
 def fpr_at(
-    in_scores: Float[Array, "n"], out_scores: Float[Array, "m"], *, recall: float = 0.95
+    in_scores: Float[Array, " n"], out_scores: Float[Array, " m"], *, recall: float = 0.95
 ) -> Float[Array, ""]:
     """False-positive rate at the first threshold that finds at least `recall` of the positives."""
     if not 0.0 < recall <= 1.0:
@@ -58,26 +58,26 @@ def fpr_at(
 
 @checked(probabilities)
 @jax.jit
-def max_probability_score(probs: Float[Array, "n c"]) -> Float[Array, "n"]:
+def max_probability_score(probs: Float[Array, "n c"]) -> Float[Array, " n"]:
     """Minus the largest probability (Hendrycks, Gimpel 2017)."""
     return -jnp.max(probs, axis=-1)
 
 
 @checked(probabilities)
 @jax.jit
-def entropy_score(probs: Float[Array, "n c"]) -> Float[Array, "n"]:
+def entropy_score(probs: Float[Array, "n c"]) -> Float[Array, " n"]:
     """Entropy of the predictive distribution in nats."""
     return -jnp.sum(xlogy(probs, probs), axis=-1)
 
 
 @checked(finite)
 @jax.jit
-def energy_score(logits: Float[Array, "n c"], *, temperature: float | Array = 1.0) -> Float[Array, "n"]:
+def energy_score(logits: Float[Array, "n c"], *, temperature: float | Array = 1.0) -> Float[Array, " n"]:
     """-T log sum_c exp(logit_c / T) (Liu et al. 2020): low where the network has seen data."""
     return -temperature * jax.nn.logsumexp(logits / temperature, axis=-1)
 
 
-def _at_least(values: Float[Array, "n"], thresholds: Float[Array, "m"]) -> Float[Array, "m"]:
+def _at_least(values: Float[Array, " n"], thresholds: Float[Array, " m"]) -> Float[Array, " m"]:
     """How many of the values reach each threshold."""
     below = jnp.searchsorted(jnp.sort(values), thresholds, side="left")
     return (values.shape[0] - below).astype(jnp.float32)

@@ -105,15 +105,20 @@ def predict_uncertainty(
 
 
 def _weighted_sum(values: jax.Array, weights: jax.Array) -> jax.Array:
-    return jnp.tensordot(weights, values.astype(jnp.promote_types(values.dtype, jnp.float32)), axes=1)
+    return jnp.tensordot(weights, _widened(values), axes=1)
+
+
+def _widened(values: jax.Array) -> jax.Array:
+    """At least float32: a softmax in half precision does not sum to one."""
+    return values.astype(jnp.promote_types(values.dtype, jnp.float32))
 
 
 def _sum_probabilities(logits: jax.Array, weights: jax.Array) -> jax.Array:
-    return _weighted_sum(jax.nn.softmax(logits), weights)
+    return _weighted_sum(jax.nn.softmax(_widened(logits)), weights)
 
 
 def _sum_entropies(logits: jax.Array, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
-    log_probs = jax.nn.log_softmax(logits)
+    log_probs = jax.nn.log_softmax(_widened(logits))
     probs = jnp.exp(log_probs)
     entropy = -jnp.sum(jnp.where(probs > 0, probs * log_probs, 0.0), axis=-1)
     return _weighted_sum(probs, weights), _weighted_sum(entropy, weights)
@@ -141,7 +146,7 @@ def _member_block(apply: Apply, block_inputs: int, block: Block, inputs: Any) ->
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _member_probs(apply: Apply, block_inputs: int, samples: Samples, inputs: jax.Array) -> jax.Array:
     def rows(inputs: jax.Array) -> jax.Array:
-        return jax.nn.softmax(jax.vmap(apply, in_axes=(0, None), out_axes=1)(samples, inputs))
+        return jax.nn.softmax(_widened(jax.vmap(apply, in_axes=(0, None), out_axes=1)(samples, inputs)))
 
     return jnp.moveaxis(map_blocks(rows, (inputs,), block_inputs), 0, 1)
 

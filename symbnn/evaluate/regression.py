@@ -22,7 +22,7 @@ from symbnn.symmetry.lengths import length
 
 @checked(finite, finite)
 @jax.jit
-def rmse(mean: Float[Array, "n *k"], targets: Float[Array, "n *k"]) -> Float[Array, ""]:
+def rmse(mean: Float[Array, " n *k"], targets: Float[Array, " n *k"]) -> Float[Array, ""]:
     """Root of the mean squared error over all targets."""
     return length(mean - targets) / jnp.sqrt(mean.size)
 
@@ -30,7 +30,7 @@ def rmse(mean: Float[Array, "n *k"], targets: Float[Array, "n *k"]) -> Float[Arr
 @checked(finite, positive, finite)
 @jax.jit
 def mixture_nll(
-    means: Float[Array, "members n"], stds: Float[Array, "members n"], targets: Float[Array, "n"]
+    means: Float[Array, "members n"], stds: Float[Array, "members n"], targets: Float[Array, " n"]
 ) -> Float[Array, ""]:
     """Mean negative log-density of the targets under the mixtures."""
     log_density = normal_log_density(targets, means, stds)
@@ -40,7 +40,7 @@ def mixture_nll(
 @checked(finite, finite)
 @partial(jax.jit, static_argnames="fair")
 def crps(
-    samples: Float[Array, "members n"], targets: Float[Array, "n"], *, fair: bool = False
+    samples: Float[Array, "members n"], targets: Float[Array, " n"], *, fair: bool = False
 ) -> Float[Array, ""]:
     """Mean CRPS of the empirical distribution; `fair` is unbiased for the law the samples were drawn from."""
     members = samples.shape[0]
@@ -55,7 +55,7 @@ def crps(
 @checked(finite, positive, finite)
 @jax.jit
 def mixture_crps(
-    means: Float[Array, "members n"], stds: Float[Array, "members n"], targets: Float[Array, "n"]
+    means: Float[Array, "members n"], stds: Float[Array, "members n"], targets: Float[Array, " n"]
 ) -> Float[Array, ""]:
     """Mean CRPS of Gaussian mixtures in closed form; one member gives the Gaussian's."""
 
@@ -71,15 +71,15 @@ def mixture_crps(
 @checked(finite, positive, finite)
 @jax.jit
 def mixture_cdf(
-    means: Float[Array, "members n"], stds: Float[Array, "members n"], targets: Float[Array, "n"]
-) -> Float[Array, "n"]:
+    means: Float[Array, "members n"], stds: Float[Array, "members n"], targets: Float[Array, " n"]
+) -> Float[Array, " n"]:
     """F(y): the probability integral transform, uniform if the prediction is calibrated."""
     return jnp.mean(norm.cdf(targets, means, stds), axis=0)
 
 
 @checked(finite)
 @partial(jax.jit, static_argnames="levels")
-def quantile_calibration(cdf: Float[Array, "n"], *, levels: int = 15) -> Float[Array, ""]:
+def quantile_calibration(cdf: Float[Array, " n"], *, levels: int = 15) -> Float[Array, ""]:
     """Mean gap between the coverage of central intervals and their level, at levels from 5 % to 95 %."""
     level = jnp.linspace(0.05, 0.95, levels)
     covered = jnp.mean(jnp.abs(2.0 * cdf - 1.0)[:, None] <= level, axis=0)

@@ -30,14 +30,14 @@ class RiskCoverage(NamedTuple):
 
 
 @checked(probabilities, labels)
-def risk_coverage_curve(probs: Float[ArrayLike, "n c"], labels: Int[ArrayLike, "n"]) -> RiskCoverage:
+def risk_coverage_curve(probs: Float[ArrayLike, "n c"], labels: Int[ArrayLike, " n"]) -> RiskCoverage:
     """The risk r_k at every coverage k/n."""
     return _curve(probs, labels)
 
 
 @checked(probabilities, labels)
 @jax.jit
-def aurc(probs: Float[Array, "n c"], labels: Int[Array, "n"]) -> Float[Array, ""]:
+def aurc(probs: Float[Array, "n c"], labels: Int[Array, " n"]) -> Float[Array, ""]:
     """Area under the risk-coverage curve: 0 is perfect, the error rate is chance."""
     curve = _curve(probs, labels)
     return _area(curve.risk)
@@ -45,7 +45,7 @@ def aurc(probs: Float[Array, "n c"], labels: Int[Array, "n"]) -> Float[Array, ""
 
 @checked(probabilities, labels)
 @jax.jit
-def augrc(probs: Float[Array, "n c"], labels: Int[Array, "n"]) -> Float[Array, ""]:
+def augrc(probs: Float[Array, "n c"], labels: Int[Array, " n"]) -> Float[Array, ""]:
     """Area under the generalised risk-coverage curve: the share of all inputs that is answered wrongly."""
     curve = _curve(probs, labels)
     return _area(curve.coverage * curve.risk)
@@ -53,7 +53,7 @@ def augrc(probs: Float[Array, "n c"], labels: Int[Array, "n"]) -> Float[Array, "
 
 @checked(probabilities, labels)
 def risk_at_coverage(
-    probs: Float[ArrayLike, "n c"], labels: Int[ArrayLike, "n"], *, coverage: float = 0.8
+    probs: Float[ArrayLike, "n c"], labels: Int[ArrayLike, " n"], *, coverage: float = 0.8
 ) -> Float[Array, ""]:
     """Risk among the ceil(n coverage) most confident inputs."""
     if not 0.0 < coverage <= 1.0:
@@ -67,7 +67,7 @@ def risk_at_coverage(
 @checked(probabilities, labels)
 @jax.jit
 def coverage_at_risk(
-    probs: Float[Array, "n c"], labels: Int[Array, "n"], *, risk: float | Array = 0.05
+    probs: Float[Array, "n c"], labels: Int[Array, " n"], *, risk: float | Array = 0.05
 ) -> Float[Array, ""]:
     """Largest coverage whose risk is at most `risk`; NaN if there is none."""
     curve = _curve(probs, labels)
@@ -78,7 +78,7 @@ def coverage_at_risk(
 
 
 @jax.jit
-def _curve(probs: Float[Array, "n c"], labels: Int[Array, "n"]) -> RiskCoverage:
+def _curve(probs: Float[Array, "n c"], labels: Int[Array, " n"]) -> RiskCoverage:
     count = probs.shape[0]
     confidence, correct = top_label(probs, labels)
     descending, errors = jax.lax.sort_key_val(-confidence, 1.0 - correct)
@@ -89,6 +89,6 @@ def _curve(probs: Float[Array, "n c"], labels: Int[Array, "n"]) -> RiskCoverage:
     return RiskCoverage(position / count, jnp.cumsum(expected) / position)
 
 
-def _area(heights: Float[Array, "n"]) -> Float[Array, ""]:
+def _area(heights: Float[Array, " n"]) -> Float[Array, ""]:
     """Mean height of the trapezoids, each 1/n of a whole 1 - 1/n wide. One input has no area: NaN."""
     return jnp.mean(0.5 * (heights[1:] + heights[:-1])) if heights.shape[0] > 1 else jnp.full((), jnp.nan)

@@ -25,7 +25,7 @@ STEPS = 40
 
 @checked(finite, labels)
 @jax.jit
-def fit_temperature(logits: Float[Array, "n c"], labels: Int[Array, "n"]) -> Float[Array, ""]:
+def fit_temperature(logits: Float[Array, "n c"], labels: Int[Array, " n"]) -> Float[Array, ""]:
     """The temperature of least NLL, between 1e-3 and 1e3; for a mean of softmaxes pass `log(probs)`."""
     centred = logits - jnp.max(logits, axis=-1, keepdims=True)
     at_label = jnp.take_along_axis(centred, labels[:, None], axis=-1)[:, 0]

@@ -1,10 +1,10 @@
 """Making samples: factory(**settings) -> (key, target) -> Fit.
 
 A new MCMC sampler is a `kernels.Kernel` (how a chain starts and makes one transition), an
-`adaptation.Tuner` (how the burn-in sets step size, mass and length; `fixed` and `windows` exist) and a
-factory that gives both to `driver.run`, which knows about chains, devices, chunks and stopped runs. Every
-setting that changes a draw must be in the name the factory gives to `driver.run`, or in the tuner's: the name
-is part of the fingerprint by which a stopped run is recognised.
+`adaptation.Tuner` (how the burn-in sets step size, mass and length; `fixed`, `windows` and, for unadjusted
+MCLMC, `energy_variance` exist) and a factory that gives both to `driver.run`, which knows about chains,
+devices, chunks and stopped runs. Every setting that changes a draw must be in the name the factory gives to
+`driver.run`, or in the tuner's: the name is part of the fingerprint by which a stopped run is recognised.
 """
 
 from symbnn.inference.base import Chunk, Fit, Method, Progress, Sink

@@ -11,7 +11,7 @@ number of devices and processes. On CPU one lane per block is also fastest as so
 an accelerator wants all its chains in one block, so there the default is chains per device, and `lanes`
 must be given to compare layouts bit for bit.
 
-This is the one file in which functions are mapped over devices.
+Every sampler's programs are mapped over devices here; `epochs` does the same for training.
 """
 
 import math

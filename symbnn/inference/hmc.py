@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array
 
 from symbnn.density import Target, draw_like
@@ -22,7 +21,7 @@ from symbnn.inference import adaptation, driver
 from symbnn.inference.base import Fit, Method, ProgressCallback, Sink
 from symbnn.inference.chains import EVERYWHERE, Placement
 from symbnn.inference.kernels import ChainDensity, Info, Kernel, Tuning, is_divergence
-from symbnn.inference.settings import Run
+from symbnn.inference.settings import Run, check_positive
 from symbnn.inference.storage import IN_MEMORY, Storage
 from symbnn.types import Key, Params, Samples
 
@@ -67,7 +66,16 @@ def hmc(
     See `settings.Run` for the settings of all samplers and `driver.run` for the diagnostics.
     """
     run = Run(
-        num_chains, num_samples, num_burnin, thinning, chunk_size, initial, placement, storage, progress, sink
+        num_chains=num_chains,
+        num_samples=num_samples,
+        num_burnin=num_burnin,
+        thinning=thinning,
+        chunk_size=chunk_size,
+        initial=initial,
+        placement=placement,
+        storage=storage,
+        progress=progress,
+        sink=sink,
     )
     _check(step_size, num_steps, trajectory, jitter)
     adaptation.require_adapting(
@@ -190,9 +198,7 @@ def _windows(
 
 
 def _check(step_size: float | None, num_steps: int | None, trajectory: float | None, jitter: float) -> None:
-    for name, value in (("step_size", step_size), ("num_steps", num_steps), ("trajectory", trajectory)):
-        if value is not None and not (value > 0 and np.isfinite(value)):
-            raise ValueError(f"{name} must be positive and finite; got {value}")
+    check_positive(step_size=step_size, num_steps=num_steps, trajectory=trajectory)
     if num_steps is not None and trajectory is not None:
         raise ValueError("give num_steps or trajectory, not both: steps = trajectory / step_size")
     if not 0 <= jitter < 1:

@@ -37,7 +37,7 @@ class ChainDensity(NamedTuple):
 
     def assemble(self, params: Params, log_likelihood: Array) -> Float[Array, ""]:
         """The log-density from a log-likelihood that is known already."""
-        return (log_likelihood + _total(self.log_priors(params))) / self.temperature
+        return (log_likelihood + total(self.log_priors(params))) / self.temperature
 
     def likelihood_and_gradient(self, params: Params) -> tuple[Float[Array, ""], Params]:
         """(log-likelihood, gradient of the log-density)."""
@@ -54,7 +54,7 @@ class ChainDensity(NamedTuple):
     ) -> Float[Array, ""]:
         """Log-density at `new` minus that at `old`, weight by weight."""
         priors = jax.tree.map(jnp.subtract, self.log_priors(new), self.log_priors(old))
-        return ((new_likelihood - old_likelihood) + _total(priors)) / self.temperature
+        return ((new_likelihood - old_likelihood) + total(priors)) / self.temperature
 
     def relative_to(self, origin: Params, likelihood: Array) -> Callable[[Params], Array]:
         """The log-density minus that at `origin`: small enough for kernels that keep it in one number."""
@@ -82,6 +82,13 @@ class Info(NamedTuple):
     log_density: Array
 
 
+class PositionState(NamedTuple):
+    """Where a chain is; the gradient there is computed by each transition anew, one in a trajectory of
+    many."""
+
+    position: Params
+
+
 class Kernel(NamedTuple):
     """A Markov kernel; its state has a field `position`."""
 
@@ -99,5 +106,6 @@ def is_divergence(energy_error: Array) -> Array:
     return ~(energy_error < DIVERGENCE)
 
 
-def _total(tree: Params) -> Array:
+def total(tree: Params) -> Array:
+    """Sum over all numbers of a tree."""
     return jax.tree.reduce(jnp.add, jax.tree.map(jnp.sum, tree))

@@ -23,9 +23,8 @@ from symbnn.inference import adaptation, driver
 from symbnn.inference.base import Fit, Method, ProgressCallback, Sink
 from symbnn.inference.chains import EVERYWHERE, Placement
 from symbnn.inference.energy_variance import energy_variance as energy_variance_tuner
-from symbnn.inference.kernels import ChainDensity, Info, Kernel, Tuning, is_divergence
-from symbnn.inference.nuts import NUTSState
-from symbnn.inference.settings import Run
+from symbnn.inference.kernels import ChainDensity, Info, Kernel, PositionState, Tuning, is_divergence
+from symbnn.inference.settings import Run, check_positive
 from symbnn.inference.storage import IN_MEMORY, Storage
 from symbnn.types import Key, Params, Samples
 
@@ -63,7 +62,16 @@ def mclmc(
     See `settings.Run` for the settings of all samplers and `driver.run` for the diagnostics.
     """
     run = Run(
-        num_chains, num_samples, num_burnin, thinning, chunk_size, initial, placement, storage, progress, sink
+        num_chains=num_chains,
+        num_samples=num_samples,
+        num_burnin=num_burnin,
+        thinning=thinning,
+        chunk_size=chunk_size,
+        initial=initial,
+        placement=placement,
+        storage=storage,
+        progress=progress,
+        sink=sink,
     )
     variance = ENERGY_VARIANCE if energy_variance is None else energy_variance
     _check(step_size, length, kernel, variance)
@@ -122,10 +130,12 @@ def adjusted_kernel(max_num_steps: int) -> Kernel:
     """
     transition = blackjax.adjusted_mclmc.build_kernel()
 
-    def init(key: Key, params: Params, density: ChainDensity) -> NUTSState:
-        return NUTSState(params)
+    def init(key: Key, params: Params, density: ChainDensity) -> PositionState:
+        return PositionState(params)
 
-    def step(key: Key, state: NUTSState, tuning: Tuning, density: ChainDensity) -> tuple[NUTSState, Info]:
+    def step(
+        key: Key, state: PositionState, tuning: Tuning, density: ChainDensity
+    ) -> tuple[PositionState, Info]:
         key_steps, key_move = jax.random.split(key)
         average = jnp.clip(tuning.length / tuning.step_size, 1.0, max_num_steps)
         num_steps = jnp.ceil(2.0 * average * jax.random.uniform(key_steps)).astype(jnp.int32)
@@ -135,7 +145,7 @@ def adjusted_kernel(max_num_steps: int) -> Kernel:
         start = HMCState(state.position, jnp.zeros_like(likelihood), gradient)
         new, info = transition(key_move, start, relative, tuning.step_size, (num_steps,))
         energy_error = -jnp.log(jnp.maximum(info.acceptance_rate, jnp.finfo(jnp.float32).tiny))
-        return NUTSState(new.position), Info(
+        return PositionState(new.position), Info(
             acceptance=info.acceptance_rate,
             is_divergent=info.is_divergent | is_divergence(energy_error),
             energy_error=energy_error,
@@ -162,9 +172,7 @@ def _windows(
 def _check(
     step_size: float | None, length: float | None, kernel: str, energy_variance: tuple[float, float]
 ) -> None:
-    for name, value in (("step_size", step_size), ("length", length)):
-        if value is not None and not 0 < value < math.inf:
-            raise ValueError(f"{name} must be positive and finite; got {value}")
+    check_positive(step_size=step_size, length=length)
     if kernel not in ("unadjusted", "adjusted"):
         raise ValueError(f"kernel must be 'unadjusted' or 'adjusted'; got {kernel!r}")
     if not all(0 < value < math.inf for value in energy_variance):

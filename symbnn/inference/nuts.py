@@ -7,7 +7,7 @@ by weight, and the kinetic energy from its mean,
     H = -(log p(w) - log p(w_0)) + Σ_i ½ (p_i² / m_i - 1).
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import blackjax
 import jax
@@ -21,17 +21,10 @@ from symbnn.inference import adaptation, driver
 from symbnn.inference.base import Fit, Method, ProgressCallback, Sink
 from symbnn.inference.chains import EVERYWHERE, Placement
 from symbnn.inference.hmc import sample_momentum
-from symbnn.inference.kernels import ChainDensity, Info, Kernel, Tuning
-from symbnn.inference.settings import Run
+from symbnn.inference.kernels import ChainDensity, Info, Kernel, PositionState, Tuning, total
+from symbnn.inference.settings import Run, check_positive
 from symbnn.inference.storage import IN_MEMORY, Storage
 from symbnn.types import Key, Params, Samples
-
-
-class NUTSState(NamedTuple):
-    """Where a chain is; the gradient there is computed by each transition anew, one in a trajectory of
-    many."""
-
-    position: Params
 
 
 def nuts(
@@ -59,10 +52,18 @@ def nuts(
     See `settings.Run` for the settings of all samplers and `driver.run` for the diagnostics.
     """
     run = Run(
-        num_chains, num_samples, num_burnin, thinning, chunk_size, initial, placement, storage, progress, sink
+        num_chains=num_chains,
+        num_samples=num_samples,
+        num_burnin=num_burnin,
+        thinning=thinning,
+        chunk_size=chunk_size,
+        initial=initial,
+        placement=placement,
+        storage=storage,
+        progress=progress,
+        sink=sink,
     )
-    if step_size is not None and not step_size > 0:
-        raise ValueError(f"step_size must be positive; got {step_size}")
+    check_positive(step_size=step_size)
     adaptation.require_adapting(step_size, mass=mass, target_acceptance=target_acceptance)
     if max_doublings < 1:
         raise ValueError(f"max_doublings must be at least 1; got {max_doublings}")
@@ -89,17 +90,19 @@ def build_kernel(*, max_doublings: int = 10) -> Kernel:
     """The Markov kernel."""
     transition = blackjax.nuts.build_kernel()
 
-    def init(key: Key, params: Params, density: ChainDensity) -> NUTSState:
-        return NUTSState(params)
+    def init(key: Key, params: Params, density: ChainDensity) -> PositionState:
+        return PositionState(params)
 
-    def step(key: Key, state: NUTSState, tuning: Tuning, density: ChainDensity) -> tuple[NUTSState, Info]:
+    def step(
+        key: Key, state: PositionState, tuning: Tuning, density: ChainDensity
+    ) -> tuple[PositionState, Info]:
         likelihood, gradient = density.likelihood_and_gradient(state.position)
         relative = density.relative_to(state.position, likelihood)
         start = blackjax.mcmc.hmc.HMCState(state.position, jnp.zeros_like(likelihood), gradient)
         metric = centred_metric(state.position, tuning.inverse_mass)
         new, info = transition(key, start, relative, tuning.step_size, metric, max_doublings)
         log_density = density.assemble(state.position, likelihood) + new.logdensity
-        return NUTSState(new.position), Info(
+        return PositionState(new.position), Info(
             acceptance=info.acceptance_rate,
             is_divergent=info.is_divergent,
             energy_error=info.energy - metric.kinetic_energy(info.momentum),
@@ -115,7 +118,7 @@ def centred_metric(params: Params, inverse_mass: Params) -> Metric:
     variances, _ = ravel_pytree(jax.tree.map(lambda v, w: jnp.broadcast_to(v, w.shape), inverse_mass, params))
 
     def kinetic_energy(momentum: Params, position: Any = None) -> Array:
-        return 0.5 * _sum(jax.tree.map(lambda p, v: v * jnp.square(p) - 1.0, momentum, inverse_mass))
+        return 0.5 * total(jax.tree.map(lambda p, v: v * jnp.square(p) - 1.0, momentum, inverse_mass))
 
     def is_turning(
         left: Params, right: Params, total: Params, position_left: Any = None, position_right: Any = None
@@ -132,7 +135,3 @@ def centred_metric(params: Params, inverse_mass: Params) -> Metric:
     return Metric(
         lambda key, position: sample_momentum(key, position, inverse_mass), kinetic_energy, is_turning, scale
     )
-
-
-def _sum(tree: Params) -> Array:
-    return jax.tree.reduce(jnp.add, jax.tree.map(jnp.sum, tree))

@@ -1,5 +1,4 @@
-"""The compiled parts of a run: where chains start, the burn-in, and a chunk of draws, each mapped over
-chains."""
+"""The compiled parts of a run, each mapped over chains: where they start, and a chunk of transitions."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

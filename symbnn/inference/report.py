@@ -67,7 +67,6 @@ def diagnostics(total: Tally, step_size: np.ndarray, chains: np.ndarray) -> dict
         "acceptance": acceptance,
         "divergences": total.divergences.astype(int),
         "energy_error": np.sqrt(total.squared_energy_error / calm),
-        "num_gradients": total.gradients.astype(int),
         "step_size": step_size,
         "chains": chains,
         "verdict": verdict(total, step_size, chains),

@@ -22,7 +22,7 @@ OPERATIONS_PER_CHUNK = 5e12
 """Default size of a chunk: half a minute on two cores, seconds on an accelerator, between two reports."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Run:
     """Settings that all samplers share; checked when it is made."""
 
@@ -53,6 +53,13 @@ class Run:
         if self.chunk_size is not None and self.chunk_size < 1:
             raise ValueError(f"chunk_size must be at least 1; got {self.chunk_size}")
         check_storage(self.storage, self.sink)
+
+
+def check_positive(**values: float | int | None) -> None:
+    """`ValueError` naming the first that is given and not a positive finite number."""
+    for name, value in values.items():
+        if value is not None and not (value > 0 and math.isfinite(value)):
+            raise ValueError(f"{name} must be positive and finite; got {value}")
 
 
 class Work(NamedTuple):
@@ -91,9 +98,6 @@ def default_chunk_size(settings: Run, target: Target) -> int:
 def check_initial(settings: Run, shapes: Any) -> None:
     """`ValueError` naming the leaf of `initial` that is not one network per chain."""
     expected = tree.named_leaves(shapes)
-    dtypes = {str(leaf.dtype): name for name, leaf in expected.items()}
-    if len(dtypes) > 1:
-        raise ValueError(f"the network mixes dtypes; one leaf of each: {dtypes}")
     if settings.initial is None:
         return
     given = tree.named_leaves(settings.initial)

@@ -23,6 +23,7 @@ from symbnn.inference.base import Progress, ProgressCallback, Sink
 from symbnn.inference.epochs import Loss, TrainingState, advance, initial_state
 from symbnn.inference.recipe import Recipe
 from symbnn.inference.storage import flatten, unflatten
+from symbnn.models.base import in_training
 from symbnn.types import Key, Params, Samples
 
 
@@ -84,7 +85,7 @@ class NetworkLoss:
     ) -> tuple[Float[Array, ""], Params]:
         """Loss per data point and the new running statistics."""
         model, likelihood, prior, num_data, _ = self.problem
-        outputs, updated = model.train(join_statistics(weights, statistics), batch.inputs, key)
+        outputs, updated = in_training(model, join_statistics(weights, statistics), batch.inputs, key)
         loss = -jnp.mean(likelihood.log_prob(outputs, batch.targets))
         if self.with_prior:
             loss = loss - prior.log_prob(weights) / num_data

@@ -3,7 +3,7 @@
 from symbnn.io.arviz import to_arviz
 from symbnn.io.checkpoints import iterate_checkpoints, load_checkpoints
 from symbnn.io.chunks import ChunkStore
-from symbnn.io.files import ArtefactError
+from symbnn.io.files import ArtefactError, ForeignFileError
 from symbnn.io.lines import append_line, read_lines
 from symbnn.io.posterior import load_posterior, save_posterior
 from symbnn.io.sharded import load_sharded, save_sharded
@@ -16,6 +16,7 @@ from symbnn.io.zoo import Shard, Zoo
 __all__ = [
     "ArtefactError",
     "ChunkStore",
+    "ForeignFileError",
     "Shard",
     "SharedTables",
     "Zoo",

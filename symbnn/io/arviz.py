@@ -11,9 +11,6 @@ from symbnn.types import Samples
 # Our names of statistics of draws -> those of ArviZ's schema.
 STATISTICS = {
     "log_density": "lp",
-    "is_divergent": "diverging",
-    "divergent": "diverging",
-    "num_steps": "n_steps",
     "acceptance": "acceptance_rate",
 }
 

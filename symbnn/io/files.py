@@ -15,9 +15,15 @@ class ArtefactError(ValueError):
     """A stored artefact is missing, damaged, foreign, or could not be written."""
 
 
-def problem(path: Path, *, expected: str, found: str, advice: str) -> ArtefactError:
+class ForeignFileError(ArtefactError):
+    """A whole file, but of another program."""
+
+
+def problem(
+    path: Path, *, expected: str, found: str, advice: str, kind: type[ArtefactError] = ArtefactError
+) -> ArtefactError:
     """The error for `path`: which file, what was expected, what was found, what to do."""
-    return ArtefactError(f"{path}: expected {expected}; found {found}; {advice}")
+    return kind(f"{path}: expected {expected}; found {found}; {advice}")
 
 
 @contextlib.contextmanager

@@ -119,6 +119,7 @@ def _entries(
     images = dict(flattened or {})
     if layers == "lenet":
         kernel = leaves["conv2/kernel"]
+        assert model.input_shape is not None
         height, width = ((side // 2 - 4) // 2 for side in model.input_shape[:2])
         images.setdefault("hidden0", (height, width, kernel.shape[-1]))
     names = torch_layers(layers, set(own.values()), state_dict) if isinstance(layers, str) else layers

@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from symbnn import tree as named
-from symbnn.io.files import ArtefactError, parse_json, problem, replacing
+from symbnn.io.files import ArtefactError, ForeignFileError, parse_json, problem, replacing
 from symbnn.io.structure import array_nodes, describe, rebuild
 
 FORMAT = 1
@@ -120,11 +120,9 @@ def _description(path: Path, file: Any) -> dict[str, Any]:
             expected="a tree written by symbnn",
             found="a safetensors file of another program",
             advice="read foreign weights with `io.load_safetensors`",
+            kind=ForeignFileError,
         )
-    # Files of earlier versions have the checksum in an entry of its own.
-    text, checksum = header["symbnn"], header.get("symbnn_sha256")
-    if checksum is None:
-        text, checksum = text[:-64], text[-64:]
+    text, checksum = header["symbnn"][:-64], header["symbnn"][-64:]
     if hashlib.sha256(text.encode()).hexdigest() != checksum:
         raise _damaged(path, "a header that matches its checksum", "another checksum")
     try:

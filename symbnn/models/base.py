@@ -27,15 +27,21 @@ class Model(NamedTuple):
     - `apply(params, inputs)`: outputs (logits) of a batch in evaluation mode.
     - `spec`: the symmetries, discovered from shapes.
     - `train(params, inputs, key)`: outputs in training mode (dropout, statistics of this batch), and the
-      parameters with new running statistics; the same parameters if the net keeps none.
-    - `input_shape`: without the batch axis.
+      parameters with new running statistics; the same parameters if the net keeps none. Not needed for a
+      net without such a mode.
+    - `input_shape`: without the batch axis; if given, inputs are checked against it.
     """
 
     init: Callable[[Key], Params]
     apply: Callable[[Params, ArrayLike], jax.Array]
     spec: SymmetrySpec
-    train: Callable[[Params, ArrayLike, Key], tuple[jax.Array, Params]]
-    input_shape: tuple[int, ...]
+    train: Callable[[Params, ArrayLike, Key], tuple[jax.Array, Params]] | None = None
+    input_shape: tuple[int, ...] | None = None
+
+
+def in_training(model: Any, params: Params, inputs: ArrayLike, key: Key) -> tuple[jax.Array, Params]:
+    """Outputs in training mode, and the parameters after it; a model without such a mode has only one."""
+    return (model.apply(params, inputs), params) if model.train is None else model.train(params, inputs, key)
 
 
 def from_module(module: nn.Module, input_shape: tuple[int, ...]) -> Model:

@@ -180,10 +180,14 @@ def _difference(params: Params, mean: Params) -> Params:
 
 
 def _diagonal_log_prob(difference: Params, std: Params) -> Float[Array, ""]:
-    terms = jax.tree.map(
-        lambda d, s: jnp.sum(-0.5 * jnp.square(d / s) - jnp.log(s) - 0.5 * LOG_TWO_PI), difference, std
-    )
-    return jnp.sum(jnp.stack(jax.tree.leaves(terms)))
+    def leaf(difference: Array, std: Array) -> Array:
+        # A weight of standard deviation zero is known: it has no density, and no other value is possible.
+        is_known = std == 0
+        spread = jnp.where(is_known, 1.0, std)
+        law = -0.5 * jnp.square(difference / spread) - jnp.log(spread) - 0.5 * LOG_TWO_PI
+        return jnp.sum(jnp.where(is_known, jnp.where(difference == 0, 0.0, -jnp.inf), law))
+
+    return jnp.sum(jnp.stack(jax.tree.leaves(jax.tree.map(leaf, difference, std))))
 
 
 def _gram(factors: Params) -> Float[Array, "r r"]:

@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable
 
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
 from symbnn import tree
@@ -38,10 +37,6 @@ class Layout:
     def num_weights(self) -> int:
         """All shared weights."""
         return sum(self.sizes)
-
-    def leaf_of_weight(self) -> np.ndarray:
-        """Index of the leaf that each weight belongs to."""
-        return np.repeat(np.arange(len(self.names), dtype=np.int32), self.sizes)
 
 
 def layout_of(params: Params, *, select: Callable[[str], bool] = is_kernel) -> Layout:

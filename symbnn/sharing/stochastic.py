@@ -35,6 +35,7 @@ from symbnn.inference.training import (
     train,
     warn_nonfinite,
 )
+from symbnn.models.base import in_training
 from symbnn.names import lookup
 from symbnn.posteriors import DiagonalGaussian
 from symbnn.posteriors.base import check_same_shapes
@@ -100,7 +101,7 @@ class StochasticLoss:
         std = self.stds(weights["scales"])
         noise = jax.random.normal(keys.named(key, "weights"), mean.shape, mean.dtype)
         drawn = insert(self.layout, params, mean + std * noise)
-        outputs, updated = self.problem.model.train(drawn, batch.inputs, key)
+        outputs, updated = in_training(self.problem.model, drawn, batch.inputs, key)
         loss = -jnp.mean(self.problem.likelihood.log_prob(outputs, batch.targets))
         if self.kl_weight:
             divergence = jnp.sum(gaussian_kl(mean, std**2, 0.0, self.prior_std**2))

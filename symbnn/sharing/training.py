@@ -21,6 +21,7 @@ from symbnn.density import Batch, Target, has_batch_statistics
 from symbnn.inference.base import ProgressCallback
 from symbnn.inference.recipe import Recipe
 from symbnn.inference.training import Problem, problem_of
+from symbnn.models.base import in_training
 from symbnn.sharing.layout import insert
 from symbnn.sharing.objective import Objective
 from symbnn.sharing.posterior import SharedWeights
@@ -67,7 +68,7 @@ def negative_log_likelihood(
 ) -> tuple[Float[Array, ""], Params]:
     """Mean over the batch under one shared draw, and the fixed part with new running statistics."""
     params = insert(shared.layout, shared.fixed, shared.draw(keys.named(key, "weights")))
-    outputs, updated = problem.model.train(params, batch.inputs, key)
+    outputs, updated = in_training(problem.model, params, batch.inputs, key)
     fixed = shared.fixed
     if has_batch_statistics(fixed):
         fixed = {"params": fixed["params"], "batch_stats": updated["batch_stats"]}

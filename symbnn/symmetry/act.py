@@ -38,7 +38,8 @@ def identity(spec: SymmetrySpec) -> Element:
     """The element that changes nothing."""
     return Element(
         permutations={
-            group.name: jnp.broadcast_to(jnp.arange(group.size), spec.shape(group)) for group in spec.groups
+            group.name: jnp.broadcast_to(jnp.arange(group.size, dtype=jnp.int32), spec.shape(group))
+            for group in spec.groups
         },
         scales={
             group.name: jnp.ones((group.num_scales, *spec.shape(group)))

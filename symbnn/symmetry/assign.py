@@ -12,7 +12,8 @@ from symbnn.symmetry.rules import RULES
 from symbnn.symmetry.rules.base import Alignment, Layout, Span, Variable, layout
 from symbnn.symmetry.words import Cause, Sum, Word, fresh, pin, resolve, unify
 
-INPUT, OUTPUT = Cause("input"), Cause("output")
+INPUT, OUTPUT, ITERATIONS = Cause("input"), Cause("output"), Cause("order of iterations")
+EMPTY = Cause("no weights")
 
 
 class Record(NamedTuple):
@@ -39,6 +40,8 @@ def assign(program: Program, num_leaves: int, known: dict[Value, float]) -> Assi
         assignment.words[value] = words
         if number >= num_leaves:
             _pin_all(words, INPUT)
+        elif not value.size:
+            _pin_all(words, EMPTY)
     for equation in program.equations:
         if any(value.size for value in equation.results) and not all(
             value in known for value in equation.results
@@ -150,7 +153,7 @@ def _loop_of(variable: Variable) -> Loop | None:
 
 
 def _loop_word(assignment: Assignment, loop: Loop) -> Word:
-    causes = (Cause("order of iterations"),) if loop.is_ordered else ()
+    causes = (ITERATIONS,) if loop.is_ordered else ()
     return assignment.loops.setdefault(loop, fresh(loop.length, causes))
 
 

@@ -4,14 +4,15 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
-from symbnn.symmetry.assign import INPUT, OUTPUT, Assignment
+from symbnn.symmetry.assign import INPUT, ITERATIONS, OUTPUT, Assignment
 from symbnn.symmetry.flatten import Value
 from symbnn.symmetry.rules.contract import WINDOW
 from symbnn.symmetry.rules.index import ROWS
+from symbnn.symmetry.rules.reduce import POOLING
 from symbnn.symmetry.spec import Pin
 from symbnn.symmetry.words import Atom, Cause, Sum, atoms
 
-EXPECTED = {INPUT.reason, OUTPUT.reason, WINDOW, ROWS, "pooling window", "order of iterations"}
+EXPECTED = {INPUT.reason, OUTPUT.reason, ITERATIONS.reason, WINDOW, POOLING, ROWS}
 """Causes that every network has; anything else is a loss worth a look."""
 
 LIBRARIES = ("site-packages", "dist-packages", "/jax/", "/flax/", "<")

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal
 
+import numpy as np
+
 from symbnn import tree
 from symbnn.types import Params
 
@@ -198,8 +200,9 @@ def check_params(spec: SymmetrySpec, params: Params, *, num_leading: int = 0) ->
         unknown = sorted(leaves.keys() - expected.keys())
         raise ValueError(f"params do not match the spec: missing leaves {missing}, unknown leaves {unknown}")
     for name, leaf in leaves.items():
-        if tuple(leaf.shape[num_leading:]) != expected[name] or leaf.ndim < num_leading:
+        shape = np.shape(leaf)
+        if shape[num_leading:] != expected[name] or len(shape) < num_leading:
             raise ValueError(
-                f"leaf {name!r} has shape {tuple(leaf.shape)}; the spec expects {expected[name]}"
+                f"leaf {name!r} has shape {shape}; the spec expects {expected[name]}"
                 + (f" after {num_leading} leading axes" if num_leading else "")
             )

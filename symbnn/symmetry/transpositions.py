@@ -43,7 +43,7 @@ def number_of_transpositions(
     return jnp.sum(labels != jnp.arange(units), axis=-1)
 
 
-def random_permutation(key: Key, n: int, *, transpositions: int | Int[Array, ""]) -> Int[Array, "n"]:
+def random_permutation(key: Key, n: int, *, transpositions: int | Int[Array, ""]) -> Int[Array, " n"]:
     """A random permutation of n units with exactly that many transpositions k; k may be traced.
 
     n − k cycles start with one element each; the other k elements go to cycles chosen uniformly; the cycles
@@ -51,7 +51,7 @@ def random_permutation(key: Key, n: int, *, transpositions: int | Int[Array, ""]
     """
     if n < 1:
         raise ValueError(f"n must be at least 1, got {n}")
-    if isinstance(transpositions, int | np.integer) and not 0 <= transpositions < n:
+    if not isinstance(transpositions, jax.core.Tracer) and not 0 <= transpositions < n:
         raise ValueError(f"transpositions must be in [0, {n - 1}] for {n} units, got {transpositions}")
     key_cycle, key_units = jax.random.split(key)
     cycles = n - transpositions

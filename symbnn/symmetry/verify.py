@@ -17,7 +17,7 @@ from symbnn import keys, tree
 from symbnn.symmetry import diagnosis
 from symbnn.symmetry.act import Element, act, identity, random_element
 from symbnn.symmetry.spec import SymmetrySpec, check_params
-from symbnn.types import Params
+from symbnn.types import Key, Params
 
 KINDS = ("permutation", "scale", "sign", "all")
 
@@ -26,6 +26,8 @@ QUICK: dict[str, Any] = {"xla_backend_optimization_level": 0, "xla_llvm_disable_
 
 # Rounding of a deep network in the given precision, far below what a wrong leaf does (0.01 to 1).
 TOLERANCE = {False: 1e-5, True: 1e-10}
+# In half precision some roundings are as large as the effect of a small leaf: a finding says less there.
+HALF_ROUNDINGS = 8
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,10 @@ class Report:
     def ok(self) -> bool:
         """Whether all errors are within the tolerance."""
         return all(error <= self.tolerance for error in self.errors.values())
+
+    def __bool__(self) -> bool:
+        """So that `assert verify(...)` says what it seems to say."""
+        return self.ok
 
     @property
     def bad_leaf(self) -> str | None:
@@ -64,30 +70,46 @@ def verify(
     spec: SymmetrySpec,
     apply: Callable[..., Any],
     params: Params,
-    *inputs_and_key: Any,
+    *inputs: Any,
+    key: Key | None = None,
     num_elements: int = 5,
     tolerance: float | None = None,
     float64: bool = False,
 ) -> Report:
     """Report on `apply(act(spec, g, params), *inputs)` for random g: `verify(spec, apply, params, x, key)`.
 
+    The key is the last positional argument, unless it is given by name.
     Leaves that are constant along an axis, as freshly initialised biases are, get some noise first: a leaf of
     zeros looks right however it is described.
     `num_elements` of each kind. `float64` computes in double precision, where a right spec is exact to 1e-10.
     """
-    *inputs, key = inputs_and_key or (None,)
-    if not (hasattr(key, "dtype") and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)):
+    if key is None:
+        inputs, key = inputs[:-1], (inputs or (None,))[-1]
+    if not (hasattr(key, "dtype") and (_is_key(key) or (key.dtype == jnp.uint32 and key.shape == (2,)))):
         raise ValueError(f"the last positional argument must be a key of jax.random.key; got {type(key)}")
+    key = key if _is_key(key) else jax.random.wrap_key_data(key)
     if num_elements < 1:
         raise ValueError(f"num_elements must be at least 1; got {num_elements}")
     check_params(spec, params)
-    tolerance = TOLERANCE[float64] if tolerance is None else tolerance
+    tolerance = _tolerance(params, float64) if tolerance is None else tolerance
     if not float64:
         params = jax.tree.map(jnp.asarray, params)
         return _verify(spec, apply, params, inputs, key, num_elements, tolerance)
     with jax.enable_x64(True):
         params, inputs = jax.tree.map(_double, (params, inputs))
         return _verify(spec, apply, params, inputs, key, num_elements, tolerance)
+
+
+def _is_key(value: Any) -> bool:
+    return jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
+
+
+def _tolerance(params: Params, float64: bool) -> float:
+    """Rounding of a deep network in the precision of its coarsest leaf."""
+    dtypes = {jnp.result_type(leaf) for leaf in jax.tree.leaves(params)}
+    coarse = [float(jnp.finfo(dtype).eps) for dtype in dtypes if jnp.issubdtype(dtype, jnp.floating)]
+    is_half = not float64 and max(coarse, default=0.0) > jnp.finfo(jnp.float32).eps
+    return HALF_ROUNDINGS * max(coarse) if is_half else TOLERANCE[float64]
 
 
 def _verify(
@@ -159,7 +181,7 @@ def _without_constants(params: Params, key: Any) -> Params:
         if not constant or not jnp.issubdtype(leaf.dtype, jnp.inexact):
             return leaf
         noise = jax.random.normal(keys.named(key, name), leaf.shape, leaf.dtype)
-        return leaf + 0.1 * max(1.0, float(np.abs(array).max())) * noise
+        return leaf + 0.1 * max(1.0, float(np.abs(array).max(initial=0.0))) * noise
 
     return tree.map_named(spread, params)
 

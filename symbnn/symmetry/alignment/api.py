@@ -104,6 +104,7 @@ def align(
     restarts = default_restarts(spec) if restarts is None else restarts
     _check_settings(restarts, max_sweeps, max_rounds, warm_start, solver)
     network = reference_params(spec, samples, reference)
+    _check_finite(network, "of the reference ")
     lookup(PUBLIC_METHODS, method, "alignment method")
     features, unit = in_units(
         features_of(spec, method, network, apply, inputs, activations, similarity), network
@@ -193,8 +194,13 @@ def check_samples(spec: SymmetrySpec, samples: Samples) -> None:
     for name, leaf in tree.named_leaves(samples).items():
         if jnp.issubdtype(leaf.dtype, jnp.complexfloating):
             raise ValueError(f"leaf {name!r} is complex; only real weights can be matched")
-        if jnp.issubdtype(leaf.dtype, jnp.floating) and not bool(jnp.all(jnp.isfinite(leaf))):
-            raise ValueError(f"leaf {name!r} has values that are not finite; they cannot be matched")
+    _check_finite(samples)
+
+
+def _check_finite(params: Params, whose: str = "") -> None:
+    for name, leaf in tree.named_leaves(params).items():
+        if jnp.issubdtype(jnp.result_type(leaf), jnp.floating) and not bool(jnp.all(jnp.isfinite(leaf))):
+            raise ValueError(f"leaf {name!r} {whose}has values that are not finite; they cannot be matched")
 
 
 def _check_settings(

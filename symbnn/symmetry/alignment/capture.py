@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from jax.extend import core
 
 from symbnn.symmetry.alignment.features import ACTIVATION, Arrays, Features, is_moved, plain_leaf
+from symbnn.symmetry.flatten import BODY_OF_CALL
 from symbnn.symmetry.pieces import cut_words, split
 from symbnn.symmetry.spec import Factor, Leaf, Slices, SymmetrySpec, Word, word_size
 from symbnn.types import Params, Samples
@@ -26,16 +27,6 @@ from symbnn.types import Params, Samples
 Apply = Callable[[Params, jax.Array], Any]
 Words = tuple[Word, ...]
 
-INLINED = {
-    "jit": "jaxpr",
-    "pjit": "jaxpr",
-    "closed_call": "call_jaxpr",
-    "core_call": "call_jaxpr",
-    "custom_jvp_call": "call_jaxpr",
-    "custom_vjp_call": "call_jaxpr",
-    "remat2": "jaxpr",
-    "checkpoint": "jaxpr",
-}
 UNCHANGED = frozenset({"convert_element_type", "copy", "copy_p", "stop_gradient", "reduce_precision"})
 
 
@@ -126,8 +117,8 @@ def _walk(
     for eqn in jaxpr.eqns:
         inputs, known = [read(atom) for atom in eqn.invars], [view(atom) for atom in eqn.invars]
         name = eqn.primitive.name
-        if name in INLINED:
-            body = eqn.params[INLINED[name]]
+        if name in BODY_OF_CALL:
+            body = eqn.params[BODY_OF_CALL[name]]
             inner, body_consts = (body.jaxpr, body.consts) if hasattr(body, "consts") else (body, [])
             outputs, new = _walk(inner, body_consts, inputs, known, seen)
         elif name == "scan":

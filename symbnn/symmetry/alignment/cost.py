@@ -42,7 +42,7 @@ def block_cost(
     targets: Arrays,
     arrays: Arrays,
     fixed: Float[Array, "items *over n n"] | None,
-    index: Int[Array, "b"],
+    index: Int[Array, " b"],
     permutations: Permutations,
     odd: Parity = (),
 ) -> Float[Array, "b *over n n"]:
@@ -102,7 +102,7 @@ def inner_product(
     targets: Arrays,
     arrays: Arrays,
     permutations: Permutations,
-) -> Float[Array, "items"]:
+) -> Float[Array, " items"]:
     """Σ_features ⟨target, g · array⟩ of every network."""
 
     def one(one_permutations: Permutations, one_arrays: Arrays) -> jax.Array:

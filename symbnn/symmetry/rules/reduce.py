@@ -3,6 +3,8 @@
 from symbnn.symmetry.flatten import Equation
 from symbnn.symmetry.rules.base import Alignment, Span, Variable, constant_along, layout, rule
 
+POOLING = "pooling window"
+
 
 @rule("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or", "reduce_xor")
 def reduce(equation: Equation) -> Alignment:
@@ -48,7 +50,7 @@ def reduce_window(equation: Equation) -> Alignment:
         else:
             variable: Variable = ("windowed", axis)
             result_spans.append(Span((axis,), (variable,)))
-            pins |= {axis: "pooling window", variable: "pooling window"}
+            pins |= {axis: POOLING, variable: POOLING}
     spans = [span for span in result_spans if span.axes]
     spans += [Span((axis,), (("length one", axis),)) for axis in _uncovered(result.shape, spans)]
     constant = [span for span in result_spans if not span.axes]
