@@ -137,7 +137,7 @@ CONFIGS = {
             data=Data(name="cifar10"),
             model=SharedNetwork(name="resnet20_frn"),
             # On two single-threaded CPU devices an epoch takes six minutes.
-            pretraining=Pretraining(epochs=7, batch_size=64, prior_std=1.0, shift=4, flip=True),
+            pretraining=Pretraining(epochs=7, batch_size=64, prior_std=0.2, shift=4, flip=True),
             stochastic=StochasticTraining(epochs=1),
             clustering=Clustering(num_components=255),
             training=SharedTraining(epochs=2),

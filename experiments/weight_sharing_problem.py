@@ -1,7 +1,6 @@
 """What all stages of weight sharing work on: data, network, target, augmentation, imported weights."""
 
 import functools
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +22,11 @@ from symbnn.types import Params
 
 # Images of these sets come as files of any size, which stay on disk; networks see squares of this side.
 SIDES = {"imagenet": 224}
-
-
-def _scale(mean: Sequence[float], std: Sequence[float]) -> data.Statistics:
-    return data.Statistics(np.array(mean, np.float32), np.array(std, np.float32))
-
-
-# Mean and standard deviation of every colour over the training images; of ImageNet what the published weights
-# of torchvision were trained on. Filter response norm does not subtract a mean: on raw pixels most of what it
-# passes on is the brightness of the image.
+# What the published weights of torchvision were trained on.
 SCALES = {
-    "cifar10": _scale((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
-    "cifar100": _scale((0.5071, 0.4866, 0.4409), (0.2673, 0.2564, 0.2762)),
-    "imagenet": _scale((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    "imagenet": data.Statistics(
+        np.array([0.485, 0.456, 0.406], np.float32), np.array([0.229, 0.224, 0.225], np.float32)
+    )
 }
 UNSCALED = data.Statistics(np.zeros(1, np.float32), np.ones(1, np.float32))
 TORCH_SUFFIXES = (".pt", ".pth", ".bin")

@@ -194,8 +194,8 @@ def test_colours_are_scaled_and_images_of_another_set_as_the_network_sees_its_ow
         return data.Dataset(name, split, split, 10, (32, 32, 3))
 
     monkeypatch.setattr(data, "load", uniform)
-    config = changed(data={"name": "cifar10"}, model={"name": "lenet"}, judging={"outside": "svhn"})
+    config = changed(data={"name": "imagenet"}, model={"name": "lenet"}, judging={"outside": "svhn"})
     problem = Problem(config, 0)
-    expected = (0.5 - np.array([0.4914, 0.4822, 0.4465])) / np.array([0.2470, 0.2435, 0.2616])
+    expected = (0.5 - np.array([0.485, 0.456, 0.406])) / np.array([0.229, 0.224, 0.225])
     for images in (problem.target.data.inputs, problem.inputs, problem.outside()):
         np.testing.assert_allclose(images[0, 0, 0], expected, rtol=1e-5)
