@@ -117,14 +117,6 @@ def test_transpositions_out_of_range_are_refused_in_any_form():
             symmetry.random_permutation(KEY, 5, transpositions=number)
 
 
-def test_no_units_are_no_group():
-    params = tree.take(networks(1, units=0), 0)
-    spec = symmetry.discover(apply, params, jnp.ones((2, 3)))
-    assert spec.groups == ()
-    assert "no weights" in spec.explain()
-    assert symmetry.verify(spec, apply, params, jnp.ones((2, 3)), KEY)
-
-
 def test_a_reference_that_is_not_finite_is_named():
     samples = networks(3)
     spec = symmetry.discover(apply, tree.take(samples, 0), jnp.ones((2, 3)))

@@ -13,7 +13,6 @@ from symbnn.symmetry.rules.base import Alignment, Layout, Span, Variable, layout
 from symbnn.symmetry.words import Cause, Sum, Word, fresh, pin, resolve, unify
 
 INPUT, OUTPUT, ITERATIONS = Cause("input"), Cause("output"), Cause("order of iterations")
-EMPTY = Cause("no weights")
 
 
 class Record(NamedTuple):
@@ -40,8 +39,6 @@ def assign(program: Program, num_leaves: int, known: dict[Value, float]) -> Assi
         assignment.words[value] = words
         if number >= num_leaves:
             _pin_all(words, INPUT)
-        elif not value.size:
-            _pin_all(words, EMPTY)
     for equation in program.equations:
         if any(value.size for value in equation.results) and not all(
             value in known for value in equation.results
