@@ -3,7 +3,7 @@
 import sys
 
 import configs
-from experiments import cli
+from experiments.harness import cli
 from symbnn import names
 
 if __name__ == "__main__":

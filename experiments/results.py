@@ -10,7 +10,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from experiments.rundir import RUN_FILE, stage_seconds
+from experiments.harness.rundir import RUN_FILE, stage_seconds
 from symbnn.io.files import write_text
 
 DESTINATION = Path("results")

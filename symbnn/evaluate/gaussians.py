@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from symbnn import tree
-from symbnn.symmetry.lengths import length
+from symbnn.symmetry.numerics import length
 from symbnn.types import Params
 
 

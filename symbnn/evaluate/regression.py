@@ -17,7 +17,7 @@ from jax.scipy.stats import norm
 from jaxtyping import Array, Float
 
 from symbnn.evaluate.checks import checked, finite, positive
-from symbnn.symmetry.lengths import length
+from symbnn.symmetry.numerics import length
 
 
 @checked(finite, finite)

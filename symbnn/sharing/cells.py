@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from symbnn.symmetry.lengths import unit_of
+from symbnn.symmetry.numerics import unit_of
 
 CELL_SIZE = 256
 # Pairs (point, component) that one step of a scan holds: about a core's share of cache in float32.

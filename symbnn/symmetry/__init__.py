@@ -1,16 +1,17 @@
 """Symmetries of networks: find, verify, act, align, fix gauges, count swaps. Knows arrays, not Bayes."""
 
-from symbnn.symmetry.act import Element, act, compose, identity, inverse, random_element
 from symbnn.symmetry.alignment import Aligned, align, align_gaussians
-from symbnn.symmetry.balance import Balanced, balance
-from symbnn.symmetry.discover import discover
-from symbnn.symmetry.gauges import canonicalise, normalise
-from symbnn.symmetry.handwritten import from_axes
-from symbnn.symmetry.registry import register_rule
-from symbnn.symmetry.sorting import sort_units
-from symbnn.symmetry.spec import Group, SymmetrySpec
-from symbnn.symmetry.transpositions import kendall_tau, number_of_transpositions, random_permutation
-from symbnn.symmetry.verify import Report, verify
+from symbnn.symmetry.discovery import rules
+from symbnn.symmetry.discovery.discover import discover
+from symbnn.symmetry.discovery.registry import register_rule
+from symbnn.symmetry.gauges.balance import Balanced, balance
+from symbnn.symmetry.gauges.gauges import canonicalise, normalise
+from symbnn.symmetry.gauges.sorting import sort_units
+from symbnn.symmetry.group.act import Element, act, compose, identity, inverse, random_element
+from symbnn.symmetry.group.distances import kendall_tau, number_of_transpositions, random_permutation
+from symbnn.symmetry.group.verify import Report, verify
+from symbnn.symmetry.spec.from_axes import from_axes
+from symbnn.symmetry.spec.spec import Group, SymmetrySpec
 
 __all__ = [
     "Aligned",
@@ -35,6 +36,7 @@ __all__ = [
     "random_element",
     "random_permutation",
     "register_rule",
+    "rules",
     "sort_units",
     "verify",
 ]

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.figures.style import GREY, PALETTE, new_figure
+from experiments.harness.style import GREY, PALETTE, new_figure
 from symbnn import density, evaluate, models, symmetry
 from tests.bench import Row
 from tests.bench.bench_evaluate import seconds

@@ -19,13 +19,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from configs.compact_posterior import CONFIGS
-from experiments.rundir import open_run
+from experiments.harness.rundir import open_run
 from symbnn import data, io
 from symbnn.data.images import IMAGES
 from symbnn.data.uci import NUM_ROWS
 from symbnn.posteriors import DiagonalGaussian
+from tests.data.test_data import FORMATS, NUM_TEST, NUM_TRAIN, labels, pixels, write
 from tests.faults import Fault
-from tests.test_data import FORMATS, NUM_TEST, NUM_TRAIN, labels, pixels, write
 
 NUM_DAMAGES = 300
 MOST_BYTES = 64 * 2**20

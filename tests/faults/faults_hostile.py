@@ -26,13 +26,13 @@ from safetensors import safe_open
 from safetensors.numpy import save
 
 import configs
-from experiments import cli
+from experiments.harness import cli
 from symbnn import data, io
 from symbnn.data.folders import tiny_imagenet_val
 from symbnn.posteriors import DiagonalGaussian
 from tests.faults import Fault
 from tests.faults.faults_files import NUM_DAMAGES, Reader, attempt, tried
-from tests.test_zoo import DESCRIPTION, HOSTILE, MODEL, archive, good
+from tests.io.test_zoo import DESCRIPTION, HOSTILE, MODEL, archive, good
 
 RANDOM = np.random.default_rng(0)
 NETWORKS = {"w": RANDOM.normal(size=(10, 3)).astype(np.float32)}

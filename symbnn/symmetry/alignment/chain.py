@@ -10,9 +10,9 @@ from collections.abc import Callable
 import numpy as np
 
 from symbnn import tree
-from symbnn.symmetry.alignment.descent import Descent
 from symbnn.symmetry.alignment.match import joined, part_of
-from symbnn.symmetry.alignment.problem import HostPermutations
+from symbnn.symmetry.alignment.search.descent import Descent
+from symbnn.symmetry.alignment.search.problem import HostPermutations
 from symbnn.types import Samples
 
 BLOCK_DRAWS = 8

@@ -1,0 +1,1 @@
+"""Aligned diagnostics: what R-hat of weights says before and after alignment, on chains that mix slowly."""

@@ -1,0 +1,103 @@
+"""Comparing Bayesian networks in weight space: HMC, ensemble and VI as diagonal Gaussians in common labels.
+
+The paper's claim is that aligned Gaussians make different posteriors comparable. All are matched to the mean
+of the aligned HMC samples: networks of the ensemble one by one, VI as a Gaussian. Matching makes even
+networks that learned nothing look alike to some degree, so prior draws, matched alike, stand beside them.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.common.methods import Problem
+from experiments.harness.tables import Cell, Row, Table
+from symbnn import compact, evaluate, keys, symmetry, tree
+from symbnn.posteriors import DiagonalGaussian
+from symbnn.types import Params, Samples
+
+METHODS = ("HMC", "ensemble", "VI", "prior draws")
+PAIRS = (("HMC", "ensemble"), ("HMC", "VI"), ("ensemble", "VI"), ("HMC", "prior draws"))
+CONTROL = "prior draws"
+
+
+def gaussians(
+    problem: Problem, hmc: Samples, aligned: Samples, ensemble: Samples, variational: Any
+) -> dict[str, Any]:
+    """Mean and standard deviation by method, before and after alignment to the mean of the HMC samples."""
+    spec, centre = problem.model.spec, compact.gaussian(aligned)
+    prior_keys = keys.indexed(keys.named(problem.key, "prior draws"), 0, tree.num_samples(ensemble))
+    prior = jax.vmap(problem.target.init)(prior_keys)
+    raw_vi = DiagonalGaussian(variational["mean"], variational["std"])
+    one = jax.tree.map(lambda leaf: leaf[None], (raw_vi.mean, raw_vi.std))
+    vi = symmetry.align_gaussians(spec, *one, reference=(centre.mean, centre.std)).samples
+
+    def matched(samples: Samples) -> DiagonalGaussian:
+        return compact.gaussian(symmetry.align(spec, samples, reference=centre.mean).samples)
+
+    before = (compact.gaussian(hmc), compact.gaussian(ensemble), raw_vi, compact.gaussian(prior))
+    after = (centre, matched(ensemble), DiagonalGaussian(*tree.take(vi, 0)), matched(prior))
+    return {
+        when: {name: {"mean": law.mean, "std": law.std} for name, law in zip(METHODS, laws, strict=True)}
+        for when, laws in (("before", before), ("after", after))
+    }
+
+
+def table(found: Any) -> Table:
+    """Divergences and distances of every pair, and the correlation of their means, before and after."""
+    rows = []
+    for one, other in PAIRS:
+        before, after = (
+            tuple(DiagonalGaussian(**found[when][name]) for name in (one, other))
+            for when in ("before", "after")
+        )
+        values = [
+            *(_divergence(*pair) for pair in (before, after)),
+            *(_divergence(*pair[::-1]) for pair in (before, after)),
+            *(float(evaluate.wasserstein(*pair)) for pair in (before, after)),
+            *(correlation(pair[0].mean, pair[1].mean) for pair in (before, after)),
+            *(correlation(pair[0].std, pair[1].std) for pair in (before, after)),
+        ]
+        rows.append(Row(f"{one} (a), {other} (b)", tuple(_cell(value) for value in values), 3))
+    columns = (
+        "KL(a‖b) per weight",
+        "KL(b‖a) per weight",
+        "2-Wasserstein",
+        "correlation of μ",
+        "correlation of σ",
+    )
+    return Table(
+        "Posteriors compared in weight space, raw and aligned to the mean of the HMC samples; prior draws, "
+        "which learned nothing, are the control; a dash: infinite, as one of the two knows a weight exactly",
+        tuple(f"{name}, {when}" for name in columns for when in ("raw", "aligned")),
+        tuple(rows),
+    )
+
+
+def panels(found: Any) -> dict[tuple[str, str], Mapping[str, tuple[np.ndarray, np.ndarray]]]:
+    """For the pair plots: means and standard deviations of every pair of methods, aligned."""
+    after = found["after"]
+    return {
+        (one, other): {part: (flat(after[one][part]), flat(after[other][part])) for part in ("mean", "std")}
+        for one, other in PAIRS
+    }
+
+
+def correlation(one: Params, other: Params) -> float:
+    """Over all weights."""
+    return float(np.corrcoef(flat(one), flat(other))[0, 1])
+
+
+def flat(params: Params) -> np.ndarray:
+    """All weights as one vector."""
+    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(params)])
+
+
+def _cell(value: float) -> Cell:
+    return Cell(value if np.isfinite(value) else None)
+
+
+def _divergence(one: DiagonalGaussian, other: DiagonalGaussian) -> float:
+    return float(evaluate.kl(one, other) / jnp.float32(tree.num_weights(one.mean)))

@@ -1,0 +1,1 @@
+"""Model zoo: thousands of small networks, trained in blocks, kept in checked shards, read lazily."""

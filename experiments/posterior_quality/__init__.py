@@ -1,0 +1,1 @@
+"""Quality of approximate posteriors: one mode and many, against independently trained networks."""

@@ -1,0 +1,91 @@
+"""Figures of posterior quality: discrepancies with intervals, predictions against discrepancy."""
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from experiments.harness.style import BLUE, GREY, PALETTE, RED, new_figure
+from experiments.posterior_quality.results import CHAINS, ENSEMBLE, MANY, NAMES, NETWORKS, ONE, Results
+from experiments.posterior_quality.scores import ALIGNED, RAW, SORTED, VERSIONS
+
+COLOURS = {RAW: GREY, SORTED: BLUE, ALIGNED: RED}
+
+
+def discrepancy_panels(results: Results) -> Figure:
+    """MMD² of every method before and after symmetries are removed, one panel for each reference."""
+    references = list(results.discrepancies)
+    entries = [entry for entry in results.entries() if entry != NETWORKS]
+    figure, panels = new_figure(len(references), width=6.0, height=1.4 + 0.33 * len(entries))
+    for panel, reference in zip(panels, references, strict=True):
+        _draw_discrepancies(panel, results, reference, entries)
+    panels[0].legend(frameon=False, loc="lower right")
+    return figure
+
+
+def _draw_discrepancies(panel: Axes, results: Results, reference: str, entries: list[str]) -> None:
+    for shift, version in zip((-0.22, 0.0, 0.22), VERSIONS, strict=True):
+        known = [
+            (place, results.discrepancy(reference, entry, version))
+            for place, entry in enumerate(entries)
+            if entry in results.discrepancies[reference]
+        ]
+        values = np.array([found.value for _, found in known])
+        ends = np.array([[found.low, found.high] for _, found in known]).T
+        # A percentile interval need not hold the estimate.
+        errors = np.maximum([values - ends[0], ends[1] - values], 0.0)
+        panel.errorbar(
+            values,
+            np.array([place for place, _ in known]) + shift,
+            xerr=errors,
+            fmt="o",
+            markersize=4,
+            color=COLOURS[version],
+            label=version,
+            linewidth=1.2,
+        )
+    panel.axvline(0.0, color=GREY, linewidth=0.8, linestyle=":")
+    panel.set_yticks(range(len(entries)), [results.label(entry) for entry in entries])
+    panel.set(xlabel=f"MMD² to the {NAMES[reference]}, 10⁻²", ylim=(len(entries) - 0.4, -0.6))
+
+
+def prediction_panels(results: Results) -> Figure:
+    """Accuracy, and AUROC for every source out of distribution, against MMD² raw and aligned."""
+    names = {"accuracy": "accuracy, %"} | {
+        f"{source}_auroc": f"AUROC ({source}), %" for source in results.outside
+    }
+    figure, panels = new_figure(len(names), 2, width=4.2, height=3.3)
+    for row, version in enumerate((RAW, ALIGNED)):
+        for column, (name, label) in enumerate(names.items()):
+            panel = panels[row * len(names) + column]
+            _draw_predictions(panel, results, version, name)
+            panel.set(xlabel=f"MMD², {version}, 10⁻²", ylabel=label)
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, frameon=False, loc="outside right center", fontsize=8)
+    return figure
+
+
+def _draw_predictions(panel: Axes, results: Results, version: str, name: str) -> None:
+    """Hollow for one mode, filled for many."""
+    for method, colour in zip(results.methods(), PALETTE, strict=False):
+        for kind, face in ((ONE, "white"), (MANY, colour)):
+            _draw_point(panel, results, f"{method}_{kind}", version, name, colour, face, "o")
+    for entry, marker in ((ENSEMBLE, "*"), (CHAINS, "s")):
+        if entry in results.discrepancies[NETWORKS]:
+            _draw_point(panel, results, entry, version, name, "black", "black", marker)
+
+
+def _draw_point(
+    panel: Axes, results: Results, entry: str, version: str, name: str, colour: str, face: str, marker: str
+) -> None:
+    gap, score = results.discrepancy(NETWORKS, entry, version), results.score(entry, name)
+    panel.errorbar(
+        [gap.value],
+        [score.value],
+        yerr=[[max(score.value - score.low, 0.0)], [max(score.high - score.value, 0.0)]],
+        fmt=marker,
+        color=colour,
+        markerfacecolor=face,
+        markersize=8 if marker == "*" else 6,
+        linewidth=0.8,
+        label=results.label(entry),
+    )

@@ -1,0 +1,124 @@
+"""Quality of approximate posteriors: one mode and many, against independently trained networks.
+
+Dropout, variational inference, SWAG, Laplace, SGHMC and HMC, each around one trained network and around
+several (`inference.multimode`), and a deep ensemble, all with equally many networks. Their discrepancy from a
+reference of independent networks (and of HMC chains) is measured in weight space, before and after scale and
+permutation symmetries are removed, beside accuracy, calibration and detection of images out of distribution.
+The deep ensemble shares no network with the reference but its law: its discrepancy must be zero.
+Laurent, Aldea, Franchi (2024), Table 1.
+"""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from configs.posterior_quality import METHODS, PosteriorQuality
+from experiments.compact_posterior.convergence import sampler_table
+from experiments.harness.present import present
+from experiments.harness.rundir import Run, open_run
+from experiments.harness.tables import Table
+from experiments.posterior_quality import figures, findings, methods, scores, tables
+from experiments.posterior_quality import problem as problems
+from experiments.posterior_quality.problem import Problem
+from experiments.posterior_quality.results import CHAINS, ENSEMBLE, MANY, NAMES, NETWORKS, ONE, Results
+from symbnn import tree
+from symbnn.types import Samples
+
+SETTINGS = (
+    "Symmetries removed: {gauge}, then units sorted by the {key} of their incoming weights (sorted), or "
+    "aligned by weights to one more network that is in no set (aligned). MMD²: unbiased, "
+    "mean over Laplace and Gaussian kernels of 10 bandwidths each. Its p-value takes networks as "
+    "independent, which those of a chain or around few modes are not: it is meant for the deep ensemble. ECE "
+    "and ACE: top label, 15 bins of equal width and of equal mass. MI: mutual information of prediction and "
+    "network."
+)
+
+GAUGES = {
+    "mass": "units scaled to least mass (incoming and outgoing weights of one length)",
+    "norm": "incoming weights of every unit scaled to length one",
+}
+
+
+def run(config: PosteriorQuality, rundir: Path | str) -> Table:
+    """All stages of the study; returns the paper's table."""
+    with open_run("posterior_quality", config, rundir) as opened:
+        problem, chunks = problems.load(config), opened.directory / "chunks"
+        trained = opened.stage("trained", lambda: methods.train(problem, chunks / "trained"))
+        sets = _draw_sets(opened, problem, trained["ensemble"])
+        references = {NETWORKS: trained["reference"]}
+        sampler = []
+        if config.hmc.num_reference_chains:
+            sampled = opened.stage("chains", lambda: methods.sample_reference(problem, chunks / "chains"))
+            references[CHAINS], sets[CHAINS] = sampled["samples"], _one_repetition(sampled["samples"])
+            sampler.append(sampler_table(sampled["diagnostics"]))
+        discrepancies = opened.stage(
+            "discrepancies", partial(scores.compare, problem, sets, references, trained["anchor"])
+        )
+        judged = {**sets, NETWORKS: _one_repetition(trained["reference"])}
+        found = opened.stage("scores", partial(scores.score, problem, judged))
+        return _present(opened, problem, found, discrepancies, sampler)
+
+
+def _draw_sets(run: Run, problem: Problem, ensemble: Samples) -> dict[str, Samples]:
+    """Every method's networks by entry, with a leading axis of repetitions."""
+    modes = tree.take(ensemble, slice(0, problem.config.num_modes))
+    sets = {}
+    for name in problem.config.methods:
+        drawn = run.stage(name, partial(methods.fit, problem, name, modes))
+        sets[f"{name}_{ONE}"], sets[f"{name}_{MANY}"] = drawn["one"], _one_repetition(drawn["many"])
+    return {**sets, ENSEMBLE: _one_repetition(ensemble)}
+
+
+def _one_repetition(samples: Samples) -> Samples:
+    return jax.tree.map(lambda leaf: leaf[None], samples)
+
+
+def _present(run: Run, problem: Problem, found: Any, discrepancies: Any, sampler: list[Table]) -> Table:
+    config = problem.config
+    results = Results(found, discrepancies, config.num_modes, scores.layer_names(problem), config.outside)
+    written = tables.all_tables(results)
+    drawn = [
+        (
+            run.figure("discrepancy", figures.discrepancy_panels(results)),
+            "MMD² before and after symmetries are removed, with 95 % intervals",
+        ),
+        (
+            run.figure("predictions", figures.prediction_panels(results)),
+            "Accuracy and detection out of distribution against MMD²",
+        ),
+    ]
+    present(
+        run,
+        title="Posterior quality",
+        introduction=_introduction(problem),
+        tables=[*written, *sampler],
+        figures=drawn,
+        findings=findings.findings(results),
+    )
+    return written[0]
+
+
+def _introduction(problem: Problem) -> list[str]:
+    config, training = problem.config, problem.config.training
+    judged = "held-out training" if config.num_validation else "test"
+    left_out = [NAMES[name] for name in METHODS if name not in config.methods]
+    sentences = [
+        f"{config.network.name} with {tree.num_weights(scores.weights(problem, problem.shapes))} weights on "
+        f"{problem.target.num_data} images of {config.data.name}, judged on {len(problem.labels)} {judged} "
+        f"images; out of distribution: {', '.join(config.outside)}. Every set has {config.num_samples} "
+        "networks. Reference and deep ensemble: disjoint sets of networks from independent starts, "
+        f"{training.num_epochs} epochs of {training.optimizer} with learning rate {training.learning_rate:g} "
+        f"falling to zero and prior N(0, {config.network.prior_scale:g}²). The modes are the first "
+        f"{config.num_modes} networks of the ensemble; one-mode numbers are means over {config.num_single} "
+        "of them, each with a run of its own."
+    ]
+    if left_out and problem.has_batch_statistics:
+        sentences.append(
+            f"Left out: {', '.join(left_out)}; a batch statistic is no likelihood, so a network with batch "
+            "normalisation has no log-density for them."
+        )
+    elif left_out:
+        sentences.append(f"Left out for their cost: {', '.join(left_out)}.")
+    return [*sentences, SETTINGS.format(key=config.sort_key, gauge=GAUGES[scores.gauge(problem)])]

@@ -1,0 +1,1 @@
+"""A posterior in pictures: independently trained networks before and after symmetry removal."""

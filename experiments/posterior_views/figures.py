@@ -1,0 +1,51 @@
+"""Figures of a posterior's states: projections, pairs of weights, loss surfaces; one panel per state."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from experiments.harness.style import BLUE, GREY, RED, new_figure
+
+
+def projections(states: Mapping[str, tuple[np.ndarray, float]]) -> Figure:
+    """Coordinates of every network in its state's principal directions, on one common scale."""
+    figure, panels = new_figure(len(states), width=3.6, height=3.6)
+    reach = 1.05 * max(np.abs(places).max() for places, _ in states.values())
+    for panel, (name, (places, share)) in zip(panels, states.items(), strict=True):
+        panel.plot(*places.T, ".", color=BLUE, markersize=4, alpha=0.6, markeredgewidth=0)
+        panel.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", xlabel="first direction")
+        panel.set_title(f"{name}\n{100 * share:.0f} % of the variance", fontsize="medium")
+    panels[0].set_ylabel("second direction")
+    return figure
+
+
+def pairs(states: Mapping[str, np.ndarray], names: Sequence[str]) -> Figure:
+    """Two weights of every network, `(networks, 2)`, on one common scale."""
+    figure, panels = new_figure(len(states), width=3.6, height=3.6)
+    reach = 1.05 * max(np.abs(values).max() for values in states.values())
+    for panel, (name, values) in zip(panels, states.items(), strict=True):
+        panel.axhline(0, color=GREY, linewidth=0.5)
+        panel.axvline(0, color=GREY, linewidth=0.5)
+        panel.plot(*values.T, ".", color=BLUE, markersize=4, alpha=0.6, markeredgewidth=0)
+        panel.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", xlabel=names[0])
+        panel.set_title(name, fontsize="medium")
+    panels[0].set_ylabel(names[1])
+    return figure
+
+
+def surfaces(ticks: np.ndarray, states: Mapping[str, np.ndarray]) -> Figure:
+    """Loss on the plane through three networks, logarithmic colours, one scale for all."""
+    figure, panels = new_figure(len(states), width=3.6, height=3.6)
+    logs = {name: np.log10(np.maximum(np.asarray(losses), 1e-6)) for name, losses in states.items()}
+    levels = np.linspace(
+        min(values.min() for values in logs.values()), max(values.max() for values in logs.values()), 25
+    )
+    for panel, (name, values) in zip(panels, logs.items(), strict=True):
+        drawn = panel.contourf(ticks, ticks, values, levels=levels, cmap="cividis")
+        panel.plot([0, 1, 0], [0, 0, 1], "o", color="white", markeredgecolor=RED, markersize=7)
+        panel.set(aspect="equal", xlabel="towards the second network")
+        panel.set_title(name, fontsize="medium")
+    panels[0].set_ylabel("towards the third network")
+    figure.colorbar(drawn, ax=panels, label="log10 of the training loss", shrink=0.8)
+    return figure

@@ -1,0 +1,164 @@
+"""A posterior in pictures: independently trained networks before and after symmetry removal.
+
+Three states of the same networks, which compute the same functions: as trained; rescaled to their minimum
+mass; and then relabelled to fit their mean. Each is seen in three ways: projected on its two principal
+directions, through two single weights, and as the loss on the plane through three networks.
+"""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from configs.posterior_views import PosteriorViews
+from experiments.common import methods
+from experiments.common.methods import Problem
+from experiments.harness.present import present
+from experiments.harness.rundir import Run, open_run
+from experiments.harness.tables import Cell, Row, Table
+from experiments.posterior_views import figures
+from symbnn import symmetry, tree
+from symbnn.types import Params, Samples
+
+TRAINED, BALANCED, ALIGNED = "as trained", "scales removed", "scales and labels removed"
+STATES = (TRAINED, BALANCED, ALIGNED)
+REACH = (-0.25, 1.25)
+"""Of the plane's coordinates: the three networks are at (0, 0), (1, 0) and (0, 1)."""
+
+
+def run(config: PosteriorViews, rundir: Path | str) -> Table:
+    """All stages of the study; returns the table."""
+    with open_run("posterior_views", config, rundir) as opened:
+        problem = Problem(config)
+        networks = opened.stage("ensemble", lambda: methods.train_ensemble(problem))["samples"]
+        states = opened.stage("states", lambda: _states(problem, networks))
+        surfaces = opened.stage(
+            "surfaces", lambda: {name: _surface(problem, config, states[name]) for name in STATES}
+        )
+        return _present(opened, problem, config, states, surfaces)
+
+
+def _states(problem: Problem, networks: Samples) -> dict[str, Samples]:
+    spec = problem.model.spec
+    balanced = jax.vmap(lambda params: symmetry.balance(spec, params).params)(networks)
+    aligned = symmetry.align(spec, balanced, reference="mean").samples
+    return {TRAINED: networks, BALANCED: balanced, ALIGNED: aligned}
+
+
+def _surface(problem: Problem, config: PosteriorViews, networks: Samples) -> jax.Array:
+    """Mean negative log-likelihood on a grid of the plane, `(grid, grid)`: rows are the second coordinate."""
+    inputs, targets = (jnp.asarray(part[: config.num_inputs]) for part in problem.data.train)
+    return _plane_losses(
+        problem.model.apply,
+        problem.target.likelihood.log_prob,
+        tree.take(networks, slice(0, 3)),
+        jnp.linspace(*REACH, config.grid),
+        inputs,
+        targets,
+    )
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _plane_losses(
+    apply: Any, log_prob: Any, corners: Samples, ticks: jax.Array, inputs: jax.Array, targets: jax.Array
+) -> jax.Array:
+    def loss(place: jax.Array) -> jax.Array:
+        shares = jnp.array([1 - place[0] - place[1], place[0], place[1]])
+        params = jax.tree.map(lambda leaf: jnp.tensordot(shares, leaf, axes=1), corners)
+        return -jnp.mean(log_prob(apply(params, inputs), targets))
+
+    first, second = jnp.meshgrid(ticks, ticks)
+    places = jnp.stack([first.ravel(), second.ravel()], axis=-1)
+    return jax.lax.map(loss, places).reshape(first.shape)
+
+
+def principal(weights: np.ndarray) -> tuple[np.ndarray, float]:
+    """Coordinates of every network in the two directions of greatest variance, and their share of it."""
+    centred = weights.astype(np.float64) - weights.mean(axis=0)
+    left, lengths, _ = np.linalg.svd(centred, full_matrices=False)
+    return left[:, :2] * lengths[:2], float(np.sum(lengths[:2] ** 2) / np.sum(lengths**2))
+
+
+def clearest_pair(weights: np.ndarray) -> tuple[int, int]:
+    """The two weights that are farthest from zero in units of their standard deviation."""
+    spread = weights.std(axis=0)
+    clarity = np.abs(weights.mean(axis=0)) / np.where(spread > 0, spread, np.inf)
+    second, first = np.argsort(clarity, kind="stable")[-2:]
+    return int(first), int(second)
+
+
+def _present(run: Run, problem: Problem, config: PosteriorViews, states: Any, surfaces: Any) -> Table:
+    weights = {name: np.asarray(tree.matrix(states[name])) for name in STATES}
+    projected = {name: principal(weights[name]) for name in STATES}
+    pair = clearest_pair(weights[ALIGNED])
+    table = _table(problem, states, weights, projected)
+    names = _weight_names(tree.take(states[TRAINED], 0))
+    ticks = np.linspace(*REACH, config.grid)
+    sizes = (*problem.data.input_shape, *config.model.hidden, problem.data.num_classes)
+    present(
+        run,
+        title="A posterior in pictures",
+        introduction=[
+            f"{config.data.name}: {config.ensemble.num_members} networks {'-'.join(map(str, sizes))}, "
+            f"trained independently for {config.ensemble.num_epochs} epochs; every state computes the same "
+            "functions."
+        ],
+        tables=[table],
+        figures=[
+            (
+                run.figure("projections", figures.projections(projected)),
+                "Networks in the two principal directions of each state",
+            ),
+            (
+                run.figure(
+                    "pairs",
+                    figures.pairs(
+                        {name: weights[name][:, pair] for name in STATES}, [names[i] for i in pair]
+                    ),
+                ),
+                "Two weights of every network, the clearest ones after alignment",
+            ),
+            (
+                run.figure("surfaces", figures.surfaces(ticks, {name: surfaces[name] for name in STATES})),
+                "Training loss on the plane through the same three networks",
+            ),
+        ],
+        findings=[_finding(table)],
+    )
+    return table
+
+
+def _weight_names(params: Params) -> list[str]:
+    return [
+        f"{name}[{', '.join(map(str, index))}]"
+        for name, leaf in tree.named_leaves(params).items()
+        for index in np.ndindex(leaf.shape)
+    ]
+
+
+def _table(problem: Problem, states: Any, weights: Any, projected: Any) -> Table:
+    def accuracy(params: Params) -> float:
+        return float(jnp.mean(jnp.argmax(problem.model.apply(params, problem.inputs), -1) == problem.labels))
+
+    means = [jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), states[name]) for name in STATES]
+    of_three = [jax.tree.map(lambda leaf: jnp.mean(leaf[:3], axis=0), states[name]) for name in STATES]
+    rows = (
+        Row("variance of all weights", tuple(Cell(float(weights[n].var(axis=0).sum())) for n in STATES), 2),
+        Row("share of two principal directions", tuple(Cell(projected[n][1]) for n in STATES), 3),
+        Row("accuracy of the mean of three networks", tuple(Cell(accuracy(p)) for p in of_three), 3),
+        Row("accuracy of the mean of all networks", tuple(Cell(accuracy(p)) for p in means), 3),
+    )
+    return Table("What symmetry removal leaves of the spread", STATES, rows)
+
+
+def _finding(table: Table) -> str:
+    variance, _, _, mean = (row.cells for row in table.rows)
+    left = float(variance[2].value or 0) / float(variance[0].value or 1)
+    return (
+        f"Without symmetries {100 * left:.0f} % of the variance is left; the mean of all networks is right "
+        f"on {mean[0].value:.3f} of the test images as trained, on {mean[2].value:.3f} without "
+        "scales and labels."
+    )

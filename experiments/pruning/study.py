@@ -1,0 +1,188 @@
+"""Pruning: which weights can be set to zero, ranked by standard deviations of posteriors and otherwise.
+
+Three kinds of networks (the mean of the aligned HMC samples, HMC samples, ensemble members) keep a share of
+their weights; the rest are set to zero. Posteriors rank by their standard deviations σ, lowest kept first: of
+HMC and the ensemble after alignment, of VI relabelled to fit, and of the raw HMC samples, whose σ mixes
+units. Magnitude |w|, signal-to-noise |w|/σ and chance stand beside them. Figure 5 (right) of Xiao, Liu,
+Bamler (2023).
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from configs.pruning import Pruning
+from experiments.common import methods, weight_ranking
+from experiments.common import problem as problems
+from experiments.common.methods import Problem
+from experiments.common.weight_ranking import (
+    ALIGNED,
+    LEVELS,
+    MAGNITUDE,
+    RANDOM,
+    RAW,
+    SIGNAL_TO_NOISE,
+    Labelled,
+)
+from experiments.harness.present import present
+from experiments.harness.rundir import Run, borrowed_stage, open_run
+from experiments.harness.tables import Cell, Row, Table
+from experiments.pruning import figures
+from symbnn import compact, keys, symmetry, tree
+from symbnn.types import Samples
+
+# The levels that the comparison of rankings is about: at 100 % all are equal, below 10 % none is of use.
+COMPARED = (LEVELS >= 0.1) & (LEVELS <= 0.9)
+RANKINGS = (ALIGNED, RAW, "ensemble σ, aligned", "VI σ", MAGNITUDE, SIGNAL_TO_NOISE, RANDOM)
+NETWORKS = ("mean network μ_r", "HMC sample", "ensemble member")
+FIRST, MEAN = "the first sample", "the mean"
+PAPER = (
+    "The paper's finding: the standard deviations of the aligned posterior rank weights for pruning (its "
+    "Figure 5 gives curves and no numbers; magnitude, signal-to-noise and chance are added here)."
+)
+
+
+def run(config: Pruning, rundir: Path | str) -> Table:
+    """All stages of the study; returns the table of the mean network."""
+    with open_run("pruning", config, rundir) as opened:
+        problem = Problem(config)
+
+        def posterior(name: str, make: Callable[[], Any]) -> Any:
+            lender = config.posteriors
+            if lender is not None:
+                return opened.stage(name, lambda: borrowed_stage(lender, "compact_posterior", config, name))
+            return opened.stage(name, make)
+
+        hmc = posterior("hmc", lambda: methods.sample(problem, opened.directory / "chunks"))
+        ensemble = posterior("ensemble", lambda: methods.train_ensemble(problem))
+        variational = posterior("variational", lambda: methods.fit_variational(problem))
+        aligned = opened.stage(
+            "aligned", lambda: _align(problem, hmc["samples"], ensemble["samples"], variational)
+        )
+        curves = opened.stage(
+            "curves",
+            lambda: {
+                labels: _prune(config, problem, hmc["samples"], ensemble["samples"], aligned[labels])
+                for labels in (FIRST, MEAN)
+            },
+        )
+        return _present(opened, problem, curves)
+
+
+def _align(problem: Problem, hmc: Samples, ensemble: Samples, variational: Any) -> dict[str, Any]:
+    """Everything in common labels: the paper's, and those of the mean found together with the alignment."""
+    matching = problem.config.compact.matching
+    return {
+        FIRST: _relabel(problem, hmc, ensemble, variational, reference=0, method=matching),
+        MEAN: _relabel(problem, hmc, ensemble, variational, reference="mean", method="weights"),
+    }
+
+
+def _relabel(
+    problem: Problem, hmc: Samples, ensemble: Samples, variational: Any, *, reference: int | str, method: str
+) -> dict[str, Any]:
+    """HMC samples matched to the reference, ensemble and VI to what the HMC samples were matched to."""
+    found = problems.align(problem, hmc, reference=reference, method=method)
+    others = tree.concatenate([ensemble, tree.stack([variational["mean"]])])
+    matched = problems.align(problem, others, reference=found.reference, method=method)
+    moved = symmetry.act(problem.model.spec, tree.take(matched.elements, -1), variational["std"])
+    return {
+        "hmc": found.samples,
+        "ensemble": tree.take(matched.samples, slice(0, -1)),
+        # A unit that is turned round keeps its spread.
+        "variational_std": jax.tree.map(jnp.abs, moved),
+    }
+
+
+def _prune(
+    config: Pruning, problem: Problem, hmc: Samples, ensemble: Samples, aligned: Any
+) -> dict[str, Any]:
+    """Accuracy by kind of network and ranking, arrays (network, level)."""
+    posterior = compact.gaussian(aligned["hmc"])
+    count = tree.num_samples(hmc)
+    chosen = np.linspace(0, count - 1, min(config.num_networks, count)).round().astype(int)
+    mean = tree.stack([posterior.mean])
+    # On the host: elementwise work is not worth a compilation for every shape.
+    kinds: tuple[Labelled, ...] = jax.device_get(
+        (
+            # The mean of aligned samples has no other labels than theirs.
+            Labelled(mean, mean),
+            Labelled(tree.take(aligned["hmc"], chosen), tree.take(hmc, chosen)),
+            Labelled(aligned["ensemble"], ensemble),
+        )
+    )
+    stds = {
+        ALIGNED: posterior.std,
+        RAW: compact.gaussian(hmc).std,
+        "ensemble σ, aligned": compact.gaussian(aligned["ensemble"]).std,
+        "VI σ": aligned["variational_std"],
+    }
+    key = keys.named(problem.key, "random ranking")
+    return {
+        name: weight_ranking.accuracy_by_ranking(
+            problem, kind, stds, keys.named(key, name), config.num_networks
+        )
+        for name, kind in zip(NETWORKS, kinds, strict=True)
+    }
+
+
+def _present(run: Run, problem: Problem, curves: Any) -> Table:
+    tables = [_table(labels, name, curves[labels][name]) for labels in (FIRST, MEAN) for name in NETWORKS]
+    drawn = figures.pruning_panels(
+        LEVELS,
+        {
+            f"{name}, aligned to {labels}": {ranking: curves[labels][name][ranking] for ranking in RANKINGS}
+            for labels in (FIRST, MEAN)
+            for name in NETWORKS
+        },
+        columns=len(NETWORKS),
+    )
+    config = problem.config
+    sizes = (*problem.data.input_shape, *config.model.hidden, problem.data.num_classes)
+    one, many = curves[FIRST][NETWORKS[0]][RANDOM], curves[FIRST][NETWORKS[1]][ALIGNED]
+    present(
+        run,
+        title="Pruning",
+        introduction=[
+            f"{config.data.name}: {len(problem.data.train.targets)} training and {len(problem.labels)} test "
+            f"images; network {'-'.join(map(str, sizes))}. "
+            f"HMC: {config.inference.num_chains} chains of {config.inference.num_samples} draws; ensemble: "
+            f"{config.ensemble.num_members} networks. Labels: {FIRST}, matched by {config.compact.matching} "
+            f"(the paper's recipe), or {MEAN} of the HMC samples, found with the alignment by weights.",
+            f"Test accuracy of what is left, weights ranked over all layers; a mean over {len(many)} HMC "
+            f"samples, all ensemble members, and, for the mean network, {len(one)} random rankings. Raw σ "
+            "ranks HMC samples and members in the labels they came with.",
+        ],
+        tables=tables,
+        figures=[(run.figure("pruning", drawn), "Accuracy against the share of weights kept")],
+        findings=[
+            *(_finding(labels, name, curves[labels][name]) for labels in (FIRST, MEAN) for name in NETWORKS),
+            PAPER,
+        ],
+    )
+    return tables[0]
+
+
+def _table(labels: str, name: str, curves: dict[str, np.ndarray]) -> Table:
+    rows = tuple(
+        Row(ranking, tuple(Cell(float(value)) for value in curves[ranking].mean(0)), 3)
+        for ranking in RANKINGS
+    )
+    title = f"Accuracy by share of weights kept: {name}, aligned to {labels}"
+    return Table(title, tuple(f"{100 * kept:g} %" for kept in LEVELS), rows)
+
+
+def _finding(labels: str, name: str, curves: dict[str, np.ndarray]) -> str:
+    """Where aligned σ is above raw σ, where above chance, and where magnitude is above aligned σ."""
+    mean = {ranking: curves[ranking].mean(0)[COMPARED] for ranking in RANKINGS}
+    above_raw, above_chance = ((mean[ALIGNED] > mean[other]).sum() for other in (RAW, "random"))
+    stronger = (mean[MAGNITUDE] > mean[ALIGNED]).sum()
+    return (
+        f"{name[0].upper()}{name[1:]}, aligned to {labels}: of the {COMPARED.sum()} levels from 90 to 10 %, "
+        f"aligned σ is above raw σ at {above_raw} and above chance at {above_chance}; magnitude is the "
+        f"stronger baseline, above aligned σ, at {stronger}."
+    )

@@ -1,0 +1,1 @@
+"""Scaling symmetry: how far training with weight decay stays above the least mass, and why."""

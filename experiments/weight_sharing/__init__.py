@@ -1,0 +1,1 @@
+"""Stochastic weight sharing (2DGBNN): most weights of a network drawn from a few shared Gaussians."""

@@ -1,0 +1,260 @@
+"""The stages of weight sharing as functions from artefacts to artefacts: trees of arrays."""
+
+import dataclasses
+import math
+from typing import Any
+
+import jax
+import numpy as np
+
+from configs.weight_sharing import WeightSharing
+from experiments.harness import progress
+from experiments.weight_sharing.problem import Problem, import_weights
+from symbnn import keys, sharing
+from symbnn.sharing import Layout, Mixture, Objective, Refined, SharedWeights, Stochastic
+from symbnn.sharing.ellipses import Ellipses
+from symbnn.sharing.objective import member_counts
+from symbnn.types import Params
+
+MIXTURE = ("weights", "means", "covariances")
+STATIC = ("layout", "sampling", "noise", "blending")
+
+
+def pretrain(problem: Problem) -> dict[str, Any]:
+    """Stage 0: the deterministic network, trained or imported."""
+    settings = problem.config.pretraining
+    if settings.weights is not None:
+        params = import_weights(problem.model, problem.config.model.name, settings.weights)
+        return {"params": params, "losses": np.zeros(0, np.float32)}
+    with progress.show() as show:
+        params, losses = sharing.pretrain(
+            keys.named(problem.key, "pretrain"),
+            problem.target,
+            problem.recipe(settings.epochs, settings.learning_rate, settings.optimizer),
+            wrap=problem.wrap,
+            progress=show,
+        )
+    return {"params": params, "losses": losses}
+
+
+def train_stochastic(problem: Problem, pretrained: dict[str, Any]) -> dict[str, Any]:
+    """Stage 1: standard deviations, and the mean absolute gradient of every weight."""
+    settings = problem.config.stochastic
+    found = _stochastic(problem, pretrained, settings.kl_weight, "stochastic")
+    gradients = sharing.gradient_magnitudes(
+        keys.named(problem.key, "gradients"),
+        problem.target,
+        found,
+        num_batches=problem.config.clustering.gradient_batches,
+        batch_size=problem.config.pretraining.batch_size,
+    )
+    return {"params": found.params, "stds": found.stds, "gradients": gradients, "losses": found.losses}
+
+
+def train_mean_field(problem: Problem, pretrained: dict[str, Any]) -> dict[str, Any]:
+    """Plain mean-field VI for as long as both stochastic stages together: full KL, nothing shared."""
+    found = _stochastic(problem, pretrained, 1.0, "mean field", extra=problem.config.training.epochs)
+    return {"params": found.params, "stds": found.stds, "losses": found.losses}
+
+
+def _stochastic(
+    problem: Problem, pretrained: dict[str, Any], kl_weight: float, name: str, extra: int = 0
+) -> Stochastic:
+    settings = problem.config.stochastic
+    with progress.show() as show:
+        return sharing.train_stochastic(
+            keys.named(problem.key, name),
+            problem.target,
+            problem.recipe(settings.epochs + extra, settings.learning_rate),
+            initial=pretrained["params"],
+            initial_std=settings.initial_std,
+            scale_map=settings.scale_map,
+            scale_speed=settings.scale_speed,
+            kl_weight=kl_weight,
+            prior_std=settings.prior_std,
+            wrap=problem.wrap,
+            progress=show,
+        )
+
+
+def stochastic_of(artefact: dict[str, Any]) -> Stochastic:
+    """The stochastic network of a stage."""
+    layout = sharing.layout_of(artefact["params"])
+    return Stochastic(artefact["params"], artefact["stds"], layout, artefact["losses"])
+
+
+def cluster(problem: Problem, config: WeightSharing, stochastic: dict[str, Any]) -> dict[str, Any]:
+    """Stage 1b: outliers and mixture."""
+    settings = config.clustering
+    points = stochastic_of(stochastic).points()
+    outliers = sharing.find_outliers(
+        points[:, 0],
+        points[:, 1],
+        np.asarray(stochastic["gradients"]),
+        magnitude=settings.magnitude,
+        gradient_share=settings.gradient_share,
+        # An infinite magnitude says that none are wanted.
+        required=math.isfinite(settings.magnitude),
+    )
+    found = sharing.cluster(
+        keys.named(problem.key, "gmm"),
+        points,
+        outliers,
+        num_components=settings.num_components,
+        smallest_cluster=settings.smallest_cluster,
+        num_sweeps=settings.num_sweeps,
+        minibatch=settings.minibatch,
+    )
+    return {
+        "mixture": dict(zip(MIXTURE, found.mixture, strict=True)),
+        "labels": found.labels,
+        "outliers": found.outliers._asdict(),
+        "log_likelihoods": found.log_likelihoods,
+    }
+
+
+def refine(
+    problem: Problem, config: WeightSharing, stochastic: dict[str, Any], clusters: dict[str, Any]
+) -> dict[str, Any]:
+    """Stage 2: merging and ellipse weights."""
+    found = stochastic_of(stochastic)
+    points, mixture, labels = found.points(), Mixture(**clusters["mixture"]), clusters["labels"]
+    refined = _refined(config, points, mixture, labels, gradients=None, merging=False, ellipses=False)
+    if config.refining.merging:
+        before = _share(config, found.params, found.layout, points, refined)
+        gradients = _component_gradients(problem, before, "refine")
+    else:
+        gradients = None
+    refined = _refined(config, points, mixture, labels, gradients=gradients)
+    return {
+        "mixture": dict(zip(MIXTURE, refined.mixture, strict=True)),
+        "labels": refined.labels,
+        "ellipses": refined.ellipses._asdict(),
+        "distance": np.asarray(np.nan if refined.merged is None else refined.merged.distance),
+    }
+
+
+def shared_of(config: WeightSharing, stochastic: dict[str, Any], refined: dict[str, Any]) -> SharedWeights:
+    """The posterior before its training."""
+    found = stochastic_of(stochastic)
+    pieces = Refined(Mixture(**refined["mixture"]), refined["labels"], Ellipses(**refined["ellipses"]), None)
+    return _share(config, found.params, found.layout, found.points(), pieces)
+
+
+def train(
+    problem: Problem,
+    config: WeightSharing,
+    pretrained: dict[str, Any],
+    stochastic: dict[str, Any],
+    shared: SharedWeights,
+) -> dict[str, Any]:
+    """Stage 3, merged again on the way if the config says so."""
+    settings = config.training
+    block = settings.merge_every or settings.epochs
+    points = stochastic_of(stochastic).points()
+    losses = []
+    for done in range(0, settings.epochs, block):
+        if done:
+            shared = _merged_again(problem, config, points, shared)
+        with progress.show() as show:
+            found = sharing.train_shared(
+                jax.random.fold_in(keys.named(problem.key, "train"), done),
+                problem.target,
+                shared,
+                problem.recipe(min(block, settings.epochs - done), settings.learning_rate),
+                objective=Objective(
+                    settings.kl_weight,
+                    settings.multiplicity,
+                    settings.prior,
+                    settings.prior_std,
+                    settings.divergence,
+                ),
+                deterministic=np.asarray(sharing.flatten(shared.layout, pretrained["params"])),
+                scale_speed=settings.scale_speed,
+                train_fixed=settings.train_fixed,
+                wrap=problem.wrap,
+                progress=show,
+            )
+        shared = found.shared
+        losses.append(np.asarray(found.losses))
+    fields = {f.name: getattr(shared, f.name) for f in dataclasses.fields(shared) if f.name not in STATIC}
+    return {"shared": fields, "losses": np.concatenate(losses)}
+
+
+def trained_of(config: WeightSharing, layout: Layout, artefact: dict[str, Any]) -> SharedWeights:
+    """The posterior of the training stage."""
+    settings = config.training
+    return SharedWeights(
+        **artefact["shared"],
+        layout=layout,
+        sampling=settings.sampling,
+        noise=settings.noise,
+        blending=settings.blending,
+    )
+
+
+def _share(
+    config: WeightSharing, params: Params, layout: Layout, points: np.ndarray, refined: Refined
+) -> SharedWeights:
+    settings = config.training
+    return sharing.share(
+        params,
+        layout,
+        points,
+        refined,
+        sampling=settings.sampling,
+        noise=settings.noise,
+        blending=settings.blending,
+    )
+
+
+def _refined(
+    config: WeightSharing,
+    points: np.ndarray,
+    mixture: Mixture,
+    labels: np.ndarray,
+    *,
+    gradients: np.ndarray | None,
+    merging: bool | None = None,
+    ellipses: bool | None = None,
+) -> Refined:
+    settings = config.refining
+    return sharing.refine(
+        points,
+        mixture,
+        labels,
+        merging=settings.merging if merging is None else merging,
+        ellipses=settings.ellipses if ellipses is None else ellipses,
+        gradients=gradients,
+        formula=settings.formula,
+        distance=settings.distance,
+        gradient_quantile=settings.gradient_quantile,
+        variance=settings.variance,
+        fewest=settings.fewest,
+        num_nearest=settings.num_nearest,
+        num_kept=settings.num_kept,
+    )
+
+
+def _component_gradients(problem: Problem, shared: SharedWeights, name: str) -> np.ndarray:
+    return sharing.component_gradients(
+        keys.named(problem.key, name),
+        problem.target,
+        shared,
+        num_batches=problem.config.clustering.gradient_batches,
+        batch_size=problem.config.pretraining.batch_size,
+    )
+
+
+def _merged_again(
+    problem: Problem, config: WeightSharing, points: np.ndarray, shared: SharedWeights
+) -> SharedWeights:
+    """Trained components merged, ellipse weights found anew; outliers keep what they learnt."""
+    points, labels = points.copy(), np.asarray(shared.labels).astype(np.int32)
+    own = np.asarray(shared.outlier_indices)
+    points[own] = np.stack([shared.outlier_means, shared.outlier_stds], axis=1)
+    labels[own] = -1
+    mixture = sharing.mixture_of(shared, member_counts(shared))
+    gradients = _component_gradients(problem, shared, "merge again")
+    refined = _refined(config, points, mixture, labels, gradients=gradients)
+    return _share(config, shared.fixed, shared.layout, points, refined)

@@ -1,0 +1,194 @@
+"""Stochastic weight sharing (2DGBNN): most weights of a network drawn from a few shared Gaussians.
+
+pretrain -> stochastic -> gmm -> refine -> train -> evaluate; every stage leaves an artefact and can be run
+alone (`--stages gmm refine`) once those before it have run. `shared.safetensors` is the compressed network.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from configs.weight_sharing import WeightSharing
+from configs.weight_sharing.parts import STAGES
+from experiments.harness.present import present
+from experiments.harness.rundir import Run, open_run
+from experiments.harness.tables import Table
+from experiments.weight_sharing import figures, stages, variants
+from experiments.weight_sharing import scores as scoring
+from experiments.weight_sharing.problem import Problem
+from symbnn import sharing
+from symbnn.sharing import SharedWeights
+
+Artefact = dict[str, Any]
+
+
+def run(config: WeightSharing, rundir: Path | str) -> Table | None:
+    """The chosen stages; returns the table once the last has run."""
+    for name in config.judging.variants:
+        variants.changed(config, name)
+    # Which stages are run now is no part of what the run is.
+    with open_run("weight_sharing", dataclasses.replace(config, stages=STAGES), rundir) as opened:
+        chosen = [stage for stage in STAGES if stage in config.stages]
+        if not chosen:
+            raise ValueError(f"--stages: expected some of {', '.join(STAGES)}; got none")
+        outcomes = []
+        for repeat in range(config.judging.num_seeds):
+            seeded = Seeded(opened, config, repeat, chosen)
+            outcomes.append(seeded.run_to(chosen[-1]))
+        if chosen[-1] != "evaluate":
+            opened.say(f"ran up to {chosen[-1]}; {STAGES[STAGES.index(chosen[-1]) + 1]} is next")
+            return None
+        changes = _variants(opened, config, outcomes[0])
+        return _present(opened, config, outcomes, changes)
+
+
+class Seeded:
+    """All stages of one seed; the artefacts of the first seed have plain names."""
+
+    def __init__(self, opened: Run, config: WeightSharing, repeat: int, chosen: Sequence[str]) -> None:
+        self.opened, self.config, self.chosen = opened, config, chosen
+        self.suffix = f"_{repeat}" if repeat else ""
+        self.problem = Problem(config, config.seed + repeat)
+        self.artefacts: dict[str, Artefact] = {}
+
+    def run_to(self, last: str) -> "Seeded":
+        """Stages up to `last`, each computed if it is chosen, else read."""
+        for stage in STAGES[: STAGES.index(last) + 1]:
+            self.artefacts[stage] = self.stage(stage, getattr(self, stage))
+        return self
+
+    def stage(self, name: str, compute: Any) -> Artefact:
+        """The artefact of a stage; a `ValueError` if it is needed, but neither chosen nor there and whole."""
+
+        def refuse() -> Artefact:
+            raise ValueError(
+                f"stage {name!r} has not run in {self.opened.directory}, or its file there is damaged or of "
+                "another run; add it to --stages, or choose the --rundir in which it ran"
+            )
+
+        return self.opened.stage(f"{name}{self.suffix}", compute if name in self.chosen else refuse)
+
+    def pretrain(self) -> Artefact:
+        """Stage 0."""
+        return stages.pretrain(self.problem)
+
+    def stochastic(self) -> Artefact:
+        """Stage 1."""
+        return stages.train_stochastic(self.problem, self.artefacts["pretrain"])
+
+    def gmm(self) -> Artefact:
+        """Stage 1b."""
+        return stages.cluster(self.problem, self.config, self.artefacts["stochastic"])
+
+    def refine(self) -> Artefact:
+        """Stage 2."""
+        artefacts = self.artefacts
+        return stages.refine(self.problem, self.config, artefacts["stochastic"], artefacts["gmm"])
+
+    def train(self) -> Artefact:
+        """Stage 3."""
+        artefacts = self.artefacts
+        return stages.train(
+            self.problem, self.config, artefacts["pretrain"], artefacts["stochastic"], self.before()
+        )
+
+    def evaluate(self) -> Artefact:
+        """Scores of every column."""
+        artefacts = self.artefacts
+        mean_field = None
+        if self.config.judging.mean_field:
+            mean_field = stages.train_mean_field(self.problem, artefacts["pretrain"])
+        return scoring.columns(
+            self.problem,
+            artefacts["pretrain"]["params"],
+            stages.stochastic_of(artefacts["stochastic"]),
+            self.before(),
+            self.after(),
+            None if mean_field is None else stages.stochastic_of(mean_field),
+        )
+
+    def before(self) -> SharedWeights:
+        """Shared weights before their training."""
+        return stages.shared_of(self.config, self.artefacts["stochastic"], self.artefacts["refine"])
+
+    def after(self) -> SharedWeights:
+        """Trained shared weights."""
+        layout = sharing.layout_of(self.artefacts["pretrain"]["params"])
+        return stages.trained_of(self.config, layout, self.artefacts["train"])
+
+
+def _variants(opened: Run, config: WeightSharing, first: Seeded) -> dict[str, Artefact]:
+    """Scores of every variant, from the stochastic network of the first seed."""
+
+    def compute(name: str) -> Artefact:
+        other = variants.changed(config, name)
+        problem, artefacts = first.problem, first.artefacts
+        stochastic, clusters = artefacts["stochastic"], artefacts["gmm"]
+        if other.clustering != config.clustering:
+            clusters = stages.cluster(problem, other, stochastic)
+        refined = stages.refine(problem, other, stochastic, clusters)
+        before = stages.shared_of(other, stochastic, refined)
+        trained = stages.train(problem, other, artefacts["pretrain"], stochastic, before)
+        after = stages.trained_of(other, before.layout, trained)
+        return {"before": scoring.scores(problem, before), "after": scoring.scores(problem, after)}
+
+    return {
+        name: opened.stage(f"variant_{variants.file_name(name)}", functools.partial(compute, name))
+        for name in config.judging.variants
+    }
+
+
+def _present(
+    opened: Run, config: WeightSharing, outcomes: list[Seeded], changes: dict[str, Artefact]
+) -> Table:
+    posterior = outcomes[0].after()
+    path = opened.directory / "shared.safetensors"
+    sharing.save(path, posterior, {"model": config.model.name, "data": config.data.name})
+    scored = [outcome.artefacts["evaluate"] for outcome in outcomes]
+    table = scoring.main_table(config, scored)
+    tables = [table, scoring.size_table(posterior, path.stat().st_size)]
+    if changes:
+        tables.append(scoring.variant_table(scored[0], changes))
+    present(
+        opened,
+        title="Weight sharing",
+        introduction=scoring.introduction(config, outcomes[0].problem),
+        tables=tables,
+        figures=_figures(opened, outcomes[0], scored[0], changes),
+        findings=scoring.findings(scored, changes, len(outcomes[0].problem.labels)),
+    )
+    opened.say(f"network  {path}")
+    return table
+
+
+def _figures(
+    opened: Run, first: Seeded, scored: Artefact, changes: dict[str, Artefact]
+) -> list[tuple[Path, str]]:
+    clusters, refined = first.artefacts["gmm"], first.artefacts["refine"]
+    points = stages.stochastic_of(first.artefacts["stochastic"]).points()
+    panels = [
+        ("mixture", clusters["labels"], np.zeros(0, int), *list(clusters["mixture"].values())[1:]),
+        (
+            "refined",
+            refined["labels"],
+            refined["ellipses"]["indices"],
+            *list(refined["mixture"].values())[1:],
+        ),
+    ]
+    caption = "Weights in the plane of mean and standard deviation, before and after refinement"
+    saved = [(opened.figure("plane", figures.plane(points, panels)), caption)]
+    if changes:
+        dots = {name: _pair(each["after"]) for name, each in changes.items()}
+        drawn = figures.variants(dots, _pair(scored["2DGBNN"]))
+        saved.append(
+            (opened.figure("variants", drawn), "One change of settings each; dashed: the settings used")
+        )
+    return saved
+
+
+def _pair(scores: Artefact) -> tuple[float, float]:
+    return float(scores["accuracy"]), float(scores["nll"])

@@ -1,0 +1,93 @@
+"""How activations are compared: centred and scaled to unit length (correlation), or as they are.
+
+Both are inner products of features, so the same search serves them; an activation that is constant over the
+inputs correlates with nothing. Relabelling the units of one layer only relabels the activations of that
+layer, whatever was done to the layers before it: one assignment per group is the optimum, and recomputing
+later layers with the relabelled network changes nothing.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+
+from symbnn.symmetry.alignment.features.weights import ACTIVATION, Arrays, Features, plain_leaf
+from symbnn.symmetry.numerics import length
+from symbnn.symmetry.spec.spec import Factor, Leaf, SymmetrySpec
+from symbnn.types import Params, Samples
+
+Activations = Callable[[Params, jax.Array], Mapping[str, jax.Array]]
+
+
+def correlation(spec: SymmetrySpec, features: Features) -> Features:
+    """Features with every unit's values centred over the inputs and scaled to unit length."""
+    groups = {group.name for group in spec.groups}
+
+    def extract(samples: Samples) -> Arrays:
+        return tuple(
+            _standardised(array, _free_axes(leaf, groups))
+            for leaf, array in zip(features.leaves, features.extract(samples), strict=True)
+        )
+
+    return Features(features.leaves, extract)
+
+
+def hooked_features(
+    spec: SymmetrySpec, activations: Activations, params: Params, inputs: jax.Array
+) -> Features:
+    """Features from a user's function that returns activations `(inputs, *over, units)` by group."""
+    inputs = jnp.asarray(inputs)
+    shapes = jax.eval_shape(activations, params, inputs)
+    missing = [group.name for group in spec.groups if group.name not in shapes]
+    if missing:
+        raise ValueError(f"activations() returned no groups {missing}; it returned {sorted(shapes)}")
+    leaves = []
+    for group in spec.groups:
+        expected = spec.shape(group)
+        shape = tuple(shapes[group.name].shape)
+        if shape[1:] != expected:
+            raise ValueError(
+                f"activations of group {group.name!r} have shape {shape}; expected (inputs, "
+                + ", ".join(map(str, expected))
+                + ")"
+            )
+        named = zip(expected, (*group.over, group.name), strict=True)
+        leaves.append(
+            plain_leaf(
+                ACTIVATION,
+                (Factor(shape[0]), *(Factor(size, name, signs=_signs(spec, name)) for size, name in named)),
+            )
+        )
+    order = tuple(group.name for group in spec.groups)
+    return Features(tuple(leaves), lambda samples: _hooked(activations, order, samples, inputs))
+
+
+def _signs(spec: SymmetrySpec, group: str) -> tuple[int, ...]:
+    """How a unit's activation flips: like the weights that read it, or those that write it if none does."""
+    found = [factor for leaf in spec.leaves for _, factor in leaf.factors() if factor.group == group]
+    reading = [factor for factor in found if factor.role == "consumes"]
+    return (reading or found)[0].signs if found else ()
+
+
+@partial(jax.jit, static_argnames=("activations", "order"))
+def _hooked(activations: Activations, order: tuple[str, ...], samples: Samples, inputs: jax.Array) -> Arrays:
+    def one(params: Params) -> Arrays:
+        found = activations(params, inputs)
+        return tuple(found[name] for name in order)
+
+    return jax.lax.map(one, samples, batch_size=8)
+
+
+def _free_axes(leaf: Leaf, groups: set[str]) -> tuple[int, ...]:
+    """Axes of stacked arrays that carry no group: the inputs, and positions."""
+    return tuple(axis + 1 for axis, factor in leaf.factors() if factor.group not in groups)
+
+
+@partial(jax.jit, static_argnames="axes")
+def _standardised(array: jax.Array, axes: tuple[int, ...]) -> jax.Array:
+    centred = array - jnp.mean(array, axis=axes, keepdims=True)
+    spread = length(centred, axes, keepdims=True)
+    # Rounding leaves a constant unit a length of about 1e-7 times its value: that is no signal.
+    scale = length(array, axes, keepdims=True)
+    return jnp.where(spread > 1e-5 * scale, centred / jnp.where(spread > 0, spread, 1), 0)

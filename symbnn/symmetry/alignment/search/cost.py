@@ -1,0 +1,119 @@
+"""Matching costs of one group for a block of networks, in one jitted call.
+
+With every network moved by its current element, cost[i, j] is the inner product of what the target holds at
+unit i with what the network holds at unit j, over every feature that has the group. Choosing σ gains exactly
+Σ_i cost[i, σ(i)] − cost[i, i] when each feature has the group once. Where a feature has it twice (recurrent
+weights) the sum over both occurrences is the gradient of a quadratic objective. Features of different parity
+(`signs`) have costs of their own.
+"""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from symbnn.symmetry.alignment.features.signs import Parity, character, element_of, sign_key
+from symbnn.symmetry.alignment.features.weights import Arrays
+from symbnn.symmetry.group.act import act_leaf
+from symbnn.symmetry.spec.spec import Group, Leaf, SymmetrySpec
+
+Permutations = dict[str, jax.Array]
+"""By group; signs are kept beside them (`signs.sign_key`)."""
+
+
+def occurrences(leaf: Leaf, group: str) -> list[int]:
+    """Axes of a feature that carry the group."""
+    return [axis for axis, factor in leaf.factors() if factor.group == group]
+
+
+def is_simple(spec: SymmetrySpec, leaves: tuple[Leaf, ...], group: str) -> bool:
+    """Whether the objective is linear in the group's permutation and no other group varies over it."""
+    return all(len(occurrences(leaf, group)) <= 1 for leaf in leaves) and not any(
+        group in other.over for other in spec.groups
+    )
+
+
+@partial(jax.jit, static_argnames=("spec", "leaves", "group", "odd"))
+def block_cost(
+    spec: SymmetrySpec,
+    leaves: tuple[Leaf, ...],
+    group: str,
+    targets: Arrays,
+    arrays: Arrays,
+    fixed: Float[Array, "items *over n n"] | None,
+    index: Int[Array, " b"],
+    permutations: Permutations,
+    odd: Parity = (),
+) -> Float[Array, "b *over n n"]:
+    """Cost of `group` for the networks at `index`; `fixed` adds what does not depend on other groups.
+
+    `leaves`, `targets` and `arrays` hold only features that have the group, all of one parity.
+    """
+    current = {name: value[index] for name, value in permutations.items()}
+    own, own_signs = current[group], current.get(sign_key(group))
+    if is_simple(spec, leaves, group):
+        current = {name: value for name, value in current.items() if name not in (group, sign_key(group))}
+    total = None if fixed is None else fixed[index]
+    for leaf, target, array in zip(leaves, targets, arrays, strict=True):
+        moved = moved_feature(spec, leaf, current, array[index])
+        part = pair_cost(spec, leaf, spec.group(group), target, moved)
+        total = part if total is None else total + part
+    assert total is not None
+    if group in current:
+        return total
+    cost = jnp.take_along_axis(total, own[..., None, :], axis=-1)
+    if own_signs is None or not any(odd):
+        return cost
+    return cost * character(odd, jnp.moveaxis(own_signs, 1, 0)).astype(cost.dtype)[..., None, :]
+
+
+def moved_feature(spec: SymmetrySpec, leaf: Leaf, moves: Permutations, arrays: jax.Array) -> jax.Array:
+    """A feature of several networks, each moved by its permutations and signs."""
+    return jax.vmap(lambda move, one: act_leaf(spec, element_of(move), leaf, one))(moves, arrays)
+
+
+def pair_cost(spec: SymmetrySpec, leaf: Leaf, group: Group, target: jax.Array, moved: jax.Array) -> jax.Array:
+    """Inner products of the group's units in one feature, summed over the axes that carry it."""
+    axes = [factor.group for _, factor in leaf.factors()]
+    total = None
+    for axis in occurrences(leaf, group.name):
+        left, right = list(range(len(axes))), list(range(len(axes)))
+        right[axis] = len(axes)
+        over = [axes.index(name) for name in group.over]
+        batch = len(axes) + 1
+        part = jnp.einsum(
+            target,
+            left,
+            moved,
+            [batch, *right],
+            [batch, *over, left[axis], right[axis]],
+            preferred_element_type=jnp.float32 if moved.dtype.itemsize < 4 else moved.dtype,
+        )
+        total = part if total is None else total + part
+    assert total is not None
+    return total
+
+
+@partial(jax.jit, static_argnames=("spec", "leaves"))
+def inner_product(
+    spec: SymmetrySpec,
+    leaves: tuple[Leaf, ...],
+    targets: Arrays,
+    arrays: Arrays,
+    permutations: Permutations,
+) -> Float[Array, " items"]:
+    """Σ_features ⟨target, g · array⟩ of every network."""
+
+    def one(one_permutations: Permutations, one_arrays: Arrays) -> jax.Array:
+        element = element_of(one_permutations)
+        return sum(
+            (
+                jnp.vdot(target, act_leaf(spec, element, leaf, array))
+                for leaf, target, array in zip(leaves, targets, one_arrays, strict=True)
+            ),
+            start=jnp.zeros(()),
+        )
+
+    # One network at a time: moving all of them at once would hold a second copy of every array.
+    return jax.lax.map(lambda both: one(*both), (permutations, arrays))

@@ -1,0 +1,1 @@
+"""Discovery: a network's program goes in, its `SymmetrySpec` comes out."""

@@ -1,0 +1,217 @@
+"""What each primitive does to scales and signs, said for one index at a time.
+
+A relation gets the exponents that operands and results have along one index and returns the forms that must
+vanish. A primitive has two relations: for positive factors (over the rationals) and for signs (over GF(2)).
+Anything not in the table forces exponents to zero.
+"""
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import NamedTuple
+
+from symbnn.symmetry.discovery.linear import ZERO, Form, combine
+from symbnn.symmetry.program import Equation
+
+
+class Degrees(NamedTuple):
+    """Exponents along one index. None: the value does not have this index, or satisfies every equality."""
+
+    equation: Equation
+    operands: tuple[Form | None, ...]
+    results: tuple[Form | None, ...]
+    numbers: tuple[float | None, ...]
+    """The number an operand is known to hold everywhere."""
+
+
+Relation = Callable[[Degrees], list[Form]]
+
+
+def zero(degrees: Degrees) -> list[Form]:
+    """Nothing may be rescaled."""
+    return [form for form in (*degrees.operands, *degrees.results) if form]
+
+
+def equal(degrees: Degrees) -> list[Form]:
+    """All values transform alike. Zero has every degree."""
+    return _differences(_not(degrees, lambda number: number == 0))
+
+
+def equal_unless_infinite(degrees: Degrees) -> list[Form]:
+    """As `equal`; a positive factor also fixes ±inf, and NaN marks values that do not matter."""
+    return _differences(_not(degrees, lambda number: number == 0 or not math.isfinite(number)))
+
+
+def equal_ignoring_constants(degrees: Degrees) -> list[Form]:
+    """As `equal`, among values that are not known: a shifted leaf, u = leaf + ε."""
+    return _differences(_not(degrees, lambda number: True))
+
+
+def parallel(degrees: Degrees) -> list[Form]:
+    """Operand k transforms like result k."""
+    pairs = zip(degrees.operands, degrees.results, strict=True)
+    return [form for pair in pairs for form in _differences([f for f in pair if f is not None])]
+
+
+def product(degrees: Degrees) -> list[Form]:
+    """Exponents add; along a contracted index they cancel."""
+    terms = [(1, form) for form in degrees.operands if form is not None]
+    return [combine(*terms, *((-1, form) for form in degrees.results if form is not None))]
+
+
+def quotient(degrees: Degrees) -> list[Form]:
+    """Exponents subtract."""
+    numerator, denominator = (form or ZERO for form in degrees.operands)
+    return [combine((1, numerator), (-1, denominator), (-1, degrees.results[0] or ZERO))]
+
+
+def power(exponent: Fraction) -> Relation:
+    """(s x)^k = s^k x^k."""
+
+    return lambda degrees: _raised(degrees, exponent)
+
+
+def integer_power(degrees: Degrees) -> list[Form]:
+    """`integer_pow` by its parameter."""
+    return _raised(degrees, Fraction(degrees.equation.params["y"]))
+
+
+def known_power(degrees: Degrees) -> list[Form]:
+    """`pow` with an exponent that is one known number."""
+    exponent = degrees.numbers[1]
+    if exponent is None or not math.isfinite(exponent):
+        return zero(degrees)
+    return _raised(degrees, Fraction(exponent).limit_denominator(10**6))
+
+
+def forget(degrees: Degrees) -> list[Form]:
+    """The result does not change, whatever happens to the operand."""
+    return [form for form in degrees.results if form]
+
+
+def compare(degrees: Degrees) -> list[Form]:
+    """Operands that transform alike compare alike; the result does not change."""
+    return _differences(_kept(degrees, lambda number: number == 0)) + forget(degrees)
+
+
+def compare_unless_infinite(degrees: Degrees) -> list[Form]:
+    """As `compare`, and a positive factor fixes ±inf."""
+    kept = _kept(degrees, lambda number: number == 0 or not math.isfinite(number))
+    return _differences(kept) + forget(degrees)
+
+
+def select(degrees: Degrees) -> list[Form]:
+    """The predicate does not change; the cases transform alike."""
+    predicate, rest = (
+        degrees.operands[0],
+        degrees._replace(operands=degrees.operands[1:], numbers=degrees.numbers[1:]),
+    )
+    return ([predicate] if predicate else []) + equal_unless_infinite(rest)
+
+
+def select_sign(degrees: Degrees) -> list[Form]:
+    """As `select`; NaN has no sign, ±inf does."""
+    predicate = degrees.operands[0]
+    rest = degrees._replace(operands=degrees.operands[1:], numbers=degrees.numbers[1:])
+    kept = _not(rest, lambda number: number == 0 or math.isnan(number))
+    return ([predicate] if predicate else []) + _differences(kept)
+
+
+def first_operands(count: int) -> Relation:
+    """The first operands and the results transform alike, the rest (indices) do not change."""
+
+    def relation(degrees: Degrees) -> list[Form]:
+        indices = [form for form in degrees.operands[count:] if form]
+        kept = degrees._replace(operands=degrees.operands[:count], numbers=degrees.numbers[:count])
+        return indices + equal(kept)
+
+    return relation
+
+
+def gathered(degrees: Degrees) -> list[Form]:
+    """Rows of the first operand, unless rows out of bounds are filled with a number of their own."""
+    fill = degrees.equation.params.get("fill_value")
+    is_own = fill is not None and fill == fill and fill != 0
+    return zero(degrees) if is_own else first_operands(1)(degrees)
+
+
+def convert(degrees: Degrees) -> list[Form]:
+    """Between floating point types a value passes; integers and booleans do not rescale.
+
+    Nor do types of eight bits: there rounding is as large as the values, which makes it quantisation.
+    """
+    values = (*degrees.equation.operands, *degrees.equation.results)
+    passes = all(value.is_float and value.dtype.itemsize > 1 for value in values)
+    return equal(degrees) if passes else zero(degrees)
+
+
+def _raised(degrees: Degrees, exponent: Fraction) -> list[Form]:
+    return [combine((exponent, degrees.operands[0] or ZERO), (-1, degrees.results[0] or ZERO))]
+
+
+def _not(degrees: Degrees, is_wild: Callable[[float], bool]) -> list[Form]:
+    return _kept(degrees, is_wild) + [form for form in degrees.results if form is not None]
+
+
+def _kept(degrees: Degrees, is_wild: Callable[[float], bool]) -> list[Form]:
+    pairs = zip(degrees.operands, degrees.numbers, strict=True)
+    return [form for form, number in pairs if form is not None and (number is None or not is_wild(number))]
+
+
+def _differences(forms: list[Form]) -> list[Form]:
+    return [combine((1, form), (-1, forms[0])) for form in forms[1:]]
+
+
+LINEAR = (
+    *("add", "sub", "add_any", "neg", "copy", "copy_p", "stop_gradient", "name", "rev"),
+    *("device_put", "sharding_constraint", "real", "imag", "conj", "complex", "link", "link_init", "scan_x"),
+    *(
+        "scan_y",
+        "concatenate",
+        "split",
+        "slice",
+        "pad",
+        "tile",
+        "stack",
+        "unstack",
+        "transpose",
+        "squeeze",
+        "expand_dims",
+    ),
+    *("broadcast_in_dim", "reshape", "reduce_sum", "reduce_window_sum", "cumsum"),
+)
+ORDER = (
+    *("max", "min", "clamp", "reduce_max", "reduce_min", "reduce_window_max", "reduce_window_min"),
+    *("cummax", "cummin"),
+)
+ODD = ("tanh", "sin", "tan", "atan", "asinh", "sinh", "erf", "asin", "atanh", "erf_inv")
+EVEN = ("cos", "cosh")
+
+DEGREES: dict[str, tuple[Relation, Relation]] = {
+    **dict.fromkeys(LINEAR, (equal, equal)),
+    **dict.fromkeys(ORDER, (equal_unless_infinite, zero)),
+    **dict.fromkeys(ODD, (zero, equal)),
+    **dict.fromkeys(EVEN, (zero, forget)),
+    **dict.fromkeys(("mul", "dot_general", "conv_general_dilated"), (product, product)),
+    **dict.fromkeys(("lt", "le", "gt", "ge"), (compare_unless_infinite, zero)),
+    **dict.fromkeys(("eq", "ne"), (compare_unless_infinite, compare)),
+    **dict.fromkeys(("select_n", "phi"), (select, select_sign)),
+    "gather": (gathered, gathered),
+    "dynamic_slice": (first_operands(1), first_operands(1)),
+    "dynamic_update_slice": (first_operands(2), first_operands(2)),
+    "div": (quotient, product),
+    "reduce_precision": (zero, equal),
+    "abs": (equal, forget),
+    "sign": (forget, equal),
+    "is_finite": (forget, forget),
+    "convert_element_type": (convert, convert),
+    "optimization_barrier": (parallel, parallel),
+    "sort": (parallel, zero),
+    "square": (power(Fraction(2)), power(Fraction(2))),
+    "integer_pow": (integer_power, integer_power),
+    "pow": (known_power, zero),
+    "sqrt": (power(Fraction(1, 2)), zero),
+    "rsqrt": (power(Fraction(-1, 2)), zero),
+    "cbrt": (power(Fraction(1, 3)), equal),
+}
+"""Relations for positive factors and for signs, by primitive."""

@@ -1,0 +1,159 @@
+"""First pass: words for every axis of every value, by applying each equation's rule.
+
+Invariant, by induction over equations: value(g · params, inputs) = g · value(params, inputs), where g acts on
+a value by permuting every atom of every axis. Inputs and outputs are pinned, hence outputs do not change.
+"""
+
+from typing import Any, NamedTuple
+
+from symbnn.symmetry.discovery.axis_words import Cause, Sum, Word, fresh, pin, resolve, unify
+from symbnn.symmetry.discovery.known_values import uniform_axes
+from symbnn.symmetry.discovery.rules import RULES
+from symbnn.symmetry.discovery.rules.base import Alignment, Layout, Span, Variable, layout
+from symbnn.symmetry.program import Equation, Loop, Program, Value
+
+INPUT, OUTPUT, ITERATIONS = Cause("input"), Cause("output"), Cause("order of iterations")
+
+
+class Record(NamedTuple):
+    """An equation with its rule's alignment and the word of every variable."""
+
+    equation: Equation
+    alignment: Alignment
+    words: dict[Variable, Word]
+
+
+class Assignment(NamedTuple):
+    """Words of all values, resolved, and what was said about each equation."""
+
+    words: dict[Value, tuple[Word, ...]]
+    records: list[Record]
+    loops: dict[Loop, Word]
+
+
+def assign(program: Program, num_leaves: int, known: dict[Value, float]) -> Assignment:
+    """Walk the program once. The first `num_leaves` inputs are weights, the rest data."""
+    assignment = Assignment({}, [], {})
+    for number, value in enumerate(program.inputs):
+        words = tuple(fresh(size) for size in value.shape)
+        assignment.words[value] = words
+        if number >= num_leaves:
+            _pin_all(words, INPUT)
+    for equation in program.equations:
+        if any(value.size for value in equation.results) and not all(
+            value in known for value in equation.results
+        ):
+            _apply(assignment, equation, known)
+    for value in program.outputs:
+        if value not in known:
+            _pin_all(_words(assignment, value), OUTPUT)
+    return _resolved(assignment)
+
+
+def layouts(record: Record, known: dict[Value, float]) -> list[tuple[Value, Layout]]:
+    """Each value of an equation that is not a known constant, with its layout."""
+    equation, alignment = record.equation, record.alignment
+    pairs = [
+        *zip(equation.operands, alignment.operands, strict=True),
+        *zip(equation.results, alignment.results, strict=True),
+    ]
+    return [(value, spans) for value, spans in pairs if value not in known and value.size]
+
+
+def _apply(assignment: Assignment, equation: Equation, known: dict[Value, float]) -> None:
+    rule = RULES.get(equation.primitive)
+    alignment = rule(equation) if rule is not None else None
+    if alignment is None:
+        alignment = _opaque(equation)
+    record = Record(equation, alignment, {})
+    cause = Cause("incompatible factorisations", equation.primitive, equation.where)
+    for value, spans in layouts(record, known):
+        words = _words(assignment, value, equation)
+        for span in spans:
+            if span.axes:
+                _unify_span(assignment, record, span, sum((words[axis] for axis in span.axes), ()), cause)
+        covered = {axis for span in spans for axis in span.axes}
+        for axis, word in enumerate(words):
+            if axis not in covered:
+                pin(word, Cause("axis without a rule", equation.primitive, equation.where))
+    for variable, reason in alignment.pins.items():
+        pin(record.words.get(variable, ()), Cause(reason, equation.primitive, equation.where))
+    assignment.records.append(record)
+
+
+def _unify_span(assignment: Assignment, record: Record, span: Span, word: Word, cause: Cause) -> None:
+    """Make the word of some axes the product, or the sum, of the words of the span's variables."""
+    if len(span.variables) == 1 and span.variables[0] not in record.words:
+        loop = _loop_of(span.variables[0])
+        if loop is None:
+            record.words[span.variables[0]] = word
+            return
+        record.words[span.variables[0]] = _loop_word(assignment, loop)
+    sizes = record.alignment.sizes
+    parts = [
+        record.words[variable] if variable in record.words else fresh(int(sizes[variable]))
+        for variable in span.variables
+    ]
+    record.words.update(zip(span.variables, parts, strict=True))
+    unify(word, (Sum(tuple(parts)),) if span.is_sum else sum(parts, ()), cause)
+
+
+def _resolved(assignment: Assignment) -> Assignment:
+    """Every word as it is known after the last equation; before, any word may still be refined."""
+    memo: dict[Word, Word] = {}
+
+    def final(word: Word) -> Word:
+        if word not in memo:
+            memo[word] = resolve(word)
+        return memo[word]
+
+    return Assignment(
+        {value: tuple(map(final, words)) for value, words in assignment.words.items()},
+        [
+            record._replace(words={variable: final(word) for variable, word in record.words.items()})
+            for record in assignment.records
+        ],
+        {loop: final(word) for loop, word in assignment.loops.items()},
+    )
+
+
+def _opaque(equation: Equation) -> Alignment:
+    """Every axis of every value pinned."""
+    values = (*equation.operands, *equation.results)
+    spans = [
+        layout((number, axis) for axis in range(len(value.shape))) for number, value in enumerate(values)
+    ]
+    reason = f"no rule for {equation.primitive}"
+    pins = {variable: reason for each in spans for span in each for variable in span.variables}
+    split = len(equation.operands)
+    return Alignment(tuple(spans[:split]), tuple(spans[split:]), pins)
+
+
+def _words(assignment: Assignment, value: Value, equation: Equation | None = None) -> tuple[Word, ...]:
+    if value not in assignment.words:
+        words = tuple(fresh(size) for size in value.shape)
+        if value.constant is not None:
+            for word, is_uniform in zip(words, uniform_axes(value.constant), strict=True):
+                if not is_uniform:
+                    pin(word, Cause("non-uniform constant", *_place(equation)))
+        assignment.words[value] = words
+    return assignment.words[value]
+
+
+def _place(equation: Equation | None) -> tuple[str, Any]:
+    return ("", None) if equation is None else (equation.primitive, equation.where)
+
+
+def _loop_of(variable: Variable) -> Loop | None:
+    is_loop = isinstance(variable, tuple) and len(variable) == 2 and isinstance(variable[1], Loop)
+    return variable[1] if is_loop else None  # type: ignore[index]
+
+
+def _loop_word(assignment: Assignment, loop: Loop) -> Word:
+    causes = (ITERATIONS,) if loop.is_ordered else ()
+    return assignment.loops.setdefault(loop, fresh(loop.length, causes))
+
+
+def _pin_all(words: tuple[Word, ...], cause: Cause) -> None:
+    for word in words:
+        pin(word, cause)

@@ -1,0 +1,48 @@
+"""Teach discovery a primitive it does not know, such as a custom kernel."""
+
+from typing import Any
+
+from symbnn.symmetry.discovery.exponent_rules import DEGREES, Relation, zero
+from symbnn.symmetry.discovery.rules.base import RULES, Rule
+from symbnn.symmetry.discovery.rules.check import checked
+
+
+def register_rule(primitive: Any, rule: Rule, *, scale: Relation = zero, sign: Relation = zero) -> None:
+    """Make `rule` say what a primitive (or its name) does to indices.
+
+    A rule names an index variable for every axis of every operand and result, like an einsum; what it is
+    written with is in `symbnn.symmetry.rules`. `scale` and `sign` say what the primitive does to positive
+    factors and to signs along one index; unless given, nothing that reaches it is rescaled or flipped, which
+    is always sound. What the rule returns is checked against shapes, but only its author knows that it is
+    true: try `symbnn.symmetry.verify`. Each process registers its own rules; registering again replaces.
+
+    A kernel that sums rows of x, weighted by w:
+
+    >>> import jax
+    >>> from jax.extend.core import Primitive
+    >>> from symbnn import symmetry
+    >>> from symbnn.symmetry.discovery.rules import Alignment, constant_along, layout, product
+    >>> weighted_sum = Primitive("weighted_sum")
+    >>> def shape_of(x, w):
+    ...     return x.update(shape=x.shape[:1])
+    >>> _ = weighted_sum.def_abstract_eval(shape_of)
+    >>> def apply(params, x):
+    ...     return weighted_sum.bind(jax.nn.relu(x @ params["in"]), params["out"])
+    >>> shapes = {"in": (3, 5), "out": (5,)}
+    >>> params = {name: jax.ShapeDtypeStruct(shape, float) for name, shape in shapes.items()}
+    >>> x = jax.ShapeDtypeStruct((7, 3), float)
+    >>> symmetry.discover(apply, params, x).groups
+    ()
+
+    Rows n are kept, units k are summed over, so the result is constant along k. Factors of x and w multiply,
+    and cancel along what is summed:
+
+    >>> def rule(equation):
+    ...     return Alignment((layout("nk"), layout("k")), ((*layout("n"), *constant_along("k")),))
+    >>> symmetry.register_rule(weighted_sum, rule, scale=product, sign=product)
+    >>> symmetry.discover(apply, params, x).groups
+    (Group(name='in', size=5, over=(), num_scales=1, num_signs=0),)
+    """
+    name = primitive if isinstance(primitive, str) else primitive.name
+    RULES[name] = checked(rule)
+    DEGREES[name] = (scale, sign)

@@ -1,0 +1,99 @@
+"""Whether what a rule returns fits the equation it was asked about: for rules that users register."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from symbnn.symmetry.discovery.rules.base import Alignment, Layout, Rule, Span, Variable
+from symbnn.symmetry.program import Equation, Value
+
+
+def checked(rule: Rule) -> Rule:
+    """The rule, with a `ValueError` for an alignment that does not fit the equation."""
+
+    def checking(equation: Equation) -> Alignment | None:
+        alignment = rule(equation)
+        if alignment is not None:
+            check_alignment(equation, alignment)
+        return alignment
+
+    return checking
+
+
+def check_alignment(equation: Equation, alignment: Any) -> None:
+    """`ValueError` naming the primitive, what its equation has, and what the alignment says."""
+    what = f"the rule of primitive {equation.primitive!r}"
+    if not isinstance(alignment, Alignment):
+        raise ValueError(f"{what} must return an Alignment or None; got {type(alignment).__name__}")
+    for side, values, layouts in (
+        ("operand", equation.operands, alignment.operands),
+        ("result", equation.results, alignment.results),
+    ):
+        if len(values) != len(layouts):
+            raise ValueError(f"{what} must describe {len(values)} {side}s; got {len(layouts)} layouts")
+    places = list(_places(equation, alignment))
+    for place, value, spans in places:
+        _check_axes(what, place, value, spans)
+    sizes = _sizes(what, alignment, places)
+    for place, value, spans in places:
+        for span in spans:
+            _check_length(what, place, value, span, sizes)
+    if unknown := [variable for variable in alignment.pins if variable not in sizes]:
+        raise ValueError(f"{what} pins {unknown}; its layouts have the variables {sorted(map(str, sizes))}")
+
+
+def _places(equation: Equation, alignment: Alignment) -> Iterator[tuple[str, Value, Layout]]:
+    for side, values, layouts in (
+        ("operand", equation.operands, alignment.operands),
+        ("result", equation.results, alignment.results),
+    ):
+        for number, (value, spans) in enumerate(zip(values, layouts, strict=True)):
+            yield f"{side} {number}", value, spans
+
+
+def _check_axes(what: str, place: str, value: Value, spans: Layout) -> None:
+    """Every axis in exactly one span; those of length 1 may be left out."""
+    named = [axis for span in spans for axis in span.axes]
+    expected = [axis for axis, size in enumerate(value.shape) if size != 1]
+    is_known = all(0 <= axis < len(value.shape) for axis in named)
+    if not is_known or len(set(named)) < len(named) or not set(expected) <= set(named):
+        raise ValueError(
+            f"{what} must name every axis of {place} once, which has shape {value.shape}; got axes {named}"
+        )
+
+
+def _sizes(
+    what: str, alignment: Alignment, places: list[tuple[str, Value, Layout]]
+) -> dict[Variable, int | None]:
+    """Lengths of variables; None for those that occur only where a value is constant along them."""
+    sizes: dict[Variable, int | None] = {key: int(size) for key, size in alignment.sizes.items()}
+    for place, value, spans in places:
+        for span in spans:
+            for variable in span.variables:
+                sizes.setdefault(variable, None)
+            if span.axes and len(span.variables) == 1:
+                (variable,), length = span.variables, math.prod(value.shape[axis] for axis in span.axes)
+                if sizes[variable] not in (None, length):
+                    raise ValueError(
+                        f"{what} gives variable {variable!r} length {sizes[variable]}; "
+                        f"{place} of shape {value.shape} has {length} on axes {span.axes}"
+                    )
+                sizes[variable] = length
+    return sizes
+
+
+def _check_length(what: str, place: str, value: Value, span: Span, sizes: dict[Variable, int | None]) -> None:
+    if not span.axes:
+        return
+    lengths = [sizes[variable] for variable in span.variables]
+    if None in lengths:
+        missing = [variable for variable in span.variables if sizes[variable] is None]
+        raise ValueError(f"{what} must give the lengths of {missing} in `sizes`, for {place}")
+    known = [length for length in lengths if length is not None]
+    total = sum(known) if span.is_sum else math.prod(known)
+    expected = math.prod(value.shape[axis] for axis in span.axes)
+    if total != expected:
+        raise ValueError(
+            f"{what} lays variables of lengths {known} on axes {span.axes} of {place}, "
+            f"which has shape {value.shape}: expected {expected}, got {total}"
+        )

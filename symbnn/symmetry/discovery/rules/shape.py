@@ -1,0 +1,202 @@
+"""Primitives that move, merge, split, join or repeat axes."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+from symbnn.symmetry.discovery.rules.base import (
+    Alignment,
+    Span,
+    Variable,
+    broadcast,
+    constant_along,
+    layout,
+    rule,
+)
+from symbnn.symmetry.program import Equation
+
+
+@rule("transpose")
+def transpose(equation: Equation) -> Alignment:
+    """Axes change places."""
+    permutation = equation.params["permutation"]
+    return Alignment((layout(range(len(permutation))),), (layout(permutation),))
+
+
+@rule("squeeze")
+def squeeze(equation: Equation) -> Alignment:
+    """Axes of length 1 go."""
+    rank = len(equation.operands[0].shape)
+    kept = [axis for axis in range(rank) if axis not in equation.params["dimensions"]]
+    return Alignment((layout(range(rank)),), (layout(kept),))
+
+
+@rule("expand_dims")
+def expand_dims(equation: Equation) -> Alignment:
+    """Axes of length 1 come."""
+    rank = len(equation.results[0].shape)
+    kept = [axis for axis in range(rank) if axis not in equation.params["dimensions"]]
+    return Alignment((layout(kept),), (layout(range(rank)),))
+
+
+@rule("broadcast_in_dim")
+def broadcast_in_dim(equation: Equation) -> Alignment:
+    """Operand axis k becomes result axis `broadcast_dimensions[k]`; along all others it is repeated."""
+    shape, placed = equation.results[0].shape, equation.params["broadcast_dimensions"]
+    operand = equation.operands[0]
+    kept = {target: axis for axis, target in enumerate(placed) if operand.shape[axis] == shape[target]}
+    spans = tuple(Span((kept[axis],) if axis in kept else (), (axis,)) for axis in range(len(shape)))
+    return Alignment((spans, *(() for _ in equation.operands[1:])), (layout(range(len(shape))),))
+
+
+@rule("reshape")
+def reshape(equation: Equation) -> Alignment:
+    """Both shapes split into the shortest runs of equal product; a run is one row-major index.
+
+    `dimensions` transposes the operand first.
+    """
+    operand, result = equation.operands[0], equation.results[0]
+    order = equation.params.get("dimensions") or tuple(range(len(operand.shape)))
+    runs = list(_runs([operand.shape[axis] for axis in order], result.shape))
+    return Alignment(
+        (tuple(Span(tuple(order[axis] for axis in before), (run,)) for run, (before, _) in enumerate(runs)),),
+        (tuple(Span(tuple(after), (run,)) for run, (_, after) in enumerate(runs)),),
+    )
+
+
+@rule("concatenate")
+def concatenate(equation: Equation) -> Alignment:
+    """Along the joined axis every operand keeps its own index."""
+    axis, rank = int(equation.params["dimension"]), len(equation.results[0].shape)
+    operands = [value for value in equation.operands if value.size]
+    segments: dict[Variable, int] = {
+        ("segment", number): value.shape[axis] for number, value in enumerate(operands)
+    }
+    layouts = iter(_replaced(rank, axis, Span((axis,), (variable,))) for variable in segments)
+    return Alignment(
+        tuple(next(layouts) if value.size else () for value in equation.operands),
+        (_replaced(rank, axis, Span((axis,), tuple(segments), is_sum=True)),),
+        sizes=segments,
+    )
+
+
+@rule("split")
+def split(equation: Equation) -> Alignment:
+    """Concatenation backwards."""
+    axis, rank = int(equation.params["axis"]), len(equation.operands[0].shape)
+    segments: dict[Variable, int] = {
+        ("segment", number): size for number, size in enumerate(map(int, equation.params["sizes"]))
+    }
+    return Alignment(
+        (_replaced(rank, axis, Span((axis,), tuple(segments), is_sum=True)),),
+        tuple(_replaced(rank, axis, Span((axis,), (variable,))) for variable in segments),
+        sizes=segments,
+    )
+
+
+@rule("slice")
+def slice_(equation: Equation) -> Alignment:
+    """A contiguous slice cuts the axis; a strided one is pinned."""
+    params, operand = equation.params, equation.operands[0]
+    spans = []
+    sizes: dict[Variable, int] = {}
+    pins: dict[Variable, str] = {}
+    for axis, size in enumerate(operand.shape):
+        start, limit = params["start_indices"][axis], params["limit_indices"][axis]
+        stride = params["strides"][axis] if params["strides"] else 1
+        if stride != 1:
+            spans.append(Span((axis,), (("strided", axis),)))
+            pins |= {("strided", axis): "strided slice", axis: "strided slice"}
+            continue
+        parts: dict[Variable, int] = {
+            ("before", axis): start,
+            axis: limit - start,
+            ("after", axis): size - limit,
+        }
+        parts = {variable: part for variable, part in parts.items() if part}
+        sizes |= parts
+        spans.append(Span((axis,), tuple(parts), is_sum=True))
+    return Alignment((tuple(spans),), (layout(range(len(operand.shape))),), pins, sizes)
+
+
+@rule("pad")
+def pad(equation: Equation) -> Alignment:
+    """New positions hold one scalar, so they may be relabelled; negative or interior padding is pinned."""
+    operand, result = equation.operands[0], equation.results[0]
+    spans = []
+    sizes: dict[Variable, int] = {}
+    pins: dict[Variable, str] = {}
+    for axis, (low, high, interior) in enumerate(equation.params["padding_config"]):
+        if low < 0 or high < 0 or interior:
+            spans.append(Span((axis,), (("padded", axis),)))
+            pins |= {axis: "interior or negative padding", ("padded", axis): "interior or negative padding"}
+            continue
+        parts: dict[Variable, int] = {("low", axis): low, axis: operand.shape[axis], ("high", axis): high}
+        parts = {variable: part for variable, part in parts.items() if part}
+        sizes |= parts
+        spans.append(Span((axis,), tuple(parts), is_sum=True))
+    variables = range(len(result.shape))
+    everywhere = constant_along(dict.fromkeys((*variables, *sizes)))
+    return Alignment((layout(variables), everywhere), (tuple(spans),), pins, sizes)
+
+
+@rule("tile")
+def tile(equation: Equation) -> Alignment:
+    """Repetition is a slower index along which the operand is constant."""
+    operand, reps = equation.operands[0], equation.params["reps"]
+    rank = len(operand.shape)
+    sizes: dict[Variable, int] = {("repeat", axis): count for axis, count in enumerate(reps)}
+    sizes |= dict(enumerate(operand.shape))
+    repeated = tuple(Span((axis,), (("repeat", axis), axis)) for axis in range(rank))
+    constant = constant_along(("repeat", axis) for axis in range(rank))
+    return Alignment(((*layout(range(rank)), *constant),), (repeated,), sizes=sizes)
+
+
+@rule("stack")
+def stack(equation: Equation) -> Alignment:
+    """The new axis tells the operands apart, so it is pinned; along all others they are one index."""
+    axis = equation.params["axis"]
+    rank = len(equation.results[0].shape)
+    others = [number for number in range(rank) if number != axis]
+    return Alignment(
+        tuple(layout(others) for _ in equation.operands), (layout(range(rank)),), {axis: "stacked values"}
+    )
+
+
+@rule("unstack")
+def unstack(equation: Equation) -> Alignment:
+    """Stacking backwards."""
+    axis, rank = equation.params["axis"], len(equation.operands[0].shape)
+    others = [number for number in range(rank) if number != axis]
+    return Alignment(
+        (layout(range(rank)),), tuple(layout(others) for _ in equation.results), {axis: "stacked values"}
+    )
+
+
+@rule("rev")
+def rev(equation: Equation) -> Alignment:
+    """The reversed axes are ordered."""
+    shape = equation.results[0].shape
+    pins = dict.fromkeys(equation.params["dimensions"], "reversed")
+    return Alignment((broadcast(equation.operands[0], shape),), (layout(range(len(shape))),), pins)
+
+
+def _replaced(rank: int, axis: int, span: Span) -> tuple[Span, ...]:
+    return tuple(span if number == axis else Span((number,), (number,)) for number in range(rank))
+
+
+def _runs(before: Sequence[int], after: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
+    """Positions of the shortest runs with equal products; axes of length 1 are left out."""
+    left = [axis for axis, size in enumerate(before) if size != 1]
+    right = [axis for axis, size in enumerate(after) if size != 1]
+    while left:
+        run: tuple[list[int], list[int]] = ([left.pop(0)], [right.pop(0)])
+        while (products := _products(before, after, run))[0] != products[1]:
+            if products[0] < products[1]:
+                run[0].append(left.pop(0))
+            else:
+                run[1].append(right.pop(0))
+        yield run
+
+
+def _products(before: Sequence[int], after: Sequence[int], run: tuple[list[int], list[int]]):
+    return math.prod(before[axis] for axis in run[0]), math.prod(after[axis] for axis in run[1])

@@ -1,0 +1,1 @@
+"""Gauges: a network goes in, the representative of its orbit comes out."""

@@ -1,0 +1,180 @@
+"""Minimum mass: the point of least L2 norm among all rescalings of a network.
+
+Minimises the posynomial m(u) of `mass`. At the minimum every unit is balanced, its incoming and
+outgoing squared weights are equal: they form a flow from the inputs (and biases) to the outputs. In a chain
+without biases every layer then has the same mass. Laurent, Aldea & Franchi (2024); the sweeps generalise
+Stock et al., "Equi-normalization of neural networks" (2019), to any exponents.
+"""
+
+import math
+from functools import lru_cache, partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from symbnn import tree
+from symbnn.symmetry.gauges.mass import Logs, Term, degenerate_groups, exponents_one, squares, terms
+from symbnn.symmetry.gauges.minimum import (
+    DENSE_UNKNOWNS,
+    Limits,
+    Minimum,
+    minimise,
+    minimise_on_host,
+    quickly_compiled,
+)
+from symbnn.symmetry.group.act import Element, act, identity, multiplier
+from symbnn.symmetry.spec.blocks import join, split
+from symbnn.symmetry.spec.spec import SymmetrySpec, check_params
+from symbnn.types import Params
+
+
+class Balanced(NamedTuple):
+    """The network of least mass in the scaling orbit."""
+
+    params: Params
+    mass_before: jax.Array
+    mass_after: jax.Array
+    residual: jax.Array
+    """Largest |in − out| / (in + out) over the units."""
+    dead_units: dict[str, jax.Array]
+    """Number of units by group that no path joins to both ends: their scale has no minimum."""
+    element: Element
+    """The scaling that was applied."""
+
+
+def balance(
+    spec: SymmetrySpec,
+    params: Params,
+    *,
+    count_bias: bool = True,
+    max_sweeps: int = 20,
+    max_steps: int = 50,
+    tolerance: float = 1e-24,
+) -> Balanced:
+    """Minimum mass over the positive scaling orbit; jits and vmaps.
+
+    With `count_bias` the mass is the whole squared norm, as weight decay sees it, and dead units are set to
+    zero, the limit of their orbit; without, biases are scaled but not counted and dead units stay as they
+    are. Newton stops when its decrement is below `tolerance` of the mass.
+    """
+    check_params(spec, params)
+    _check_finite(params)
+    parts = _parts(spec, count_bias)
+    if not any(group.num_scales for group in spec.groups):
+        raise ValueError("the spec has no scaling generators: there is nothing to balance")
+    # Masses and scales go back in the precision that the caller works in.
+    dtype = jax.dtypes.canonicalize_dtype(float)
+    with jax.enable_x64(True):
+        unknowns = sum(group.num_scales * math.prod(spec.shape(group)) for group in spec.groups)
+        is_traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(params))
+        solve = _balance if is_traced or unknowns <= DENSE_UNKNOWNS else _balance_on_host
+        return solve(spec, parts, params, count_bias, Limits(max_sweeps, max_steps, tolerance), dtype)
+
+
+@lru_cache(maxsize=64)
+def _parts(spec: SymmetrySpec, count_bias: bool) -> tuple[Term, ...]:
+    parts = terms(spec, count_bias)
+    degenerate = degenerate_groups(spec, parts)
+    if degenerate:
+        raise ValueError(
+            f"the mass has no minimum: the scales of group {degenerate[0]!r} "
+            + (f"(and of {len(degenerate) - 1} more groups) " if len(degenerate) > 1 else "")
+            + "can shrink without any weight growing, as those before a normalisation layer; "
+            "use normalise, or fold the normalisation into the weights first"
+        )
+    return parts
+
+
+@partial(jax.jit, static_argnames=("spec", "parts", "count_bias", "limits", "dtype"))
+def _balance(
+    spec: SymmetrySpec,
+    parts: tuple[Term, ...],
+    params: Params,
+    count_bias: bool,
+    limits: Limits,
+    dtype: np.dtype,
+) -> Balanced:
+    weights, rest = squares(spec, params, count_bias)
+    minimum = minimise(spec, parts, weights, limits)
+    return _rescaled(spec, params, weights, rest, minimum, count_bias, dtype)
+
+
+def _balance_on_host(
+    spec: SymmetrySpec,
+    parts: tuple[Term, ...],
+    params: Params,
+    count_bias: bool,
+    limits: Limits,
+    dtype: np.dtype,
+) -> Balanced:
+    """The same in three smaller programs: one for all would take a large network a minute to compile."""
+    weights, rest = _squares(spec, params, count_bias)
+    minimum = minimise_on_host(spec, parts, weights, limits)
+    rescaled = quickly_compiled(_rescaled, "spec", "count_bias", "dtype")
+    return rescaled(spec, params, weights, rest, minimum, count_bias, dtype)
+
+
+def _rescaled(
+    spec: SymmetrySpec,
+    params: Params,
+    weights: tuple[jax.Array, ...],
+    rest: jax.Array,
+    minimum: Minimum,
+    count_bias: bool,
+    dtype: np.dtype,
+) -> Balanced:
+    scales = {name: jnp.exp(value) for name, value in minimum.logs.items()}
+    element = identity(spec)._replace(scales=scales)
+    scaled = act(spec, element, jax.tree.map(_widened, params))
+    if count_bias:
+        scaled = _without_dead(spec, minimum.alive, scaled)
+    after, _ = squares(spec, scaled, count_bias)
+    found = Balanced(
+        None,
+        rest + sum(weight.sum() for weight in weights),
+        rest + sum(weight.sum() for weight in after),
+        minimum.residual,
+        {
+            name: jnp.sum(jnp.any(value == 0, axis=0), dtype=jnp.int32)
+            for name, value in minimum.alive.items()
+        },
+        element,
+    )
+    narrow = jax.tree.map(lambda leaf: leaf.astype(dtype) if leaf.dtype == jnp.float64 else leaf, found)
+    return narrow._replace(params=jax.tree.map(lambda new, old: new.astype(old.dtype), scaled, params))
+
+
+_squares = jax.jit(squares, static_argnames=("spec", "count_bias"))
+
+
+def _without_dead(spec: SymmetrySpec, alive: Logs, params: Params) -> Params:
+    """Weights of dead units set to zero."""
+    leaves = {leaf.name: leaf for leaf in spec.leaves}
+    element = Element({}, alive, {})
+
+    def cleared(name: str, array: jax.Array) -> jax.Array:
+        axes = leaves[name].axes
+        pieces = []
+        for piece in split(axes, array):
+            factors = exponents_one(piece.factors)
+            for axis in range(len(factors)):
+                value = multiplier(spec, element, factors, axis)
+                piece = piece if value is None else piece._replace(array=piece.array * value)
+            pieces.append(piece.array)
+        return join(axes, pieces)
+
+    return tree.map_named(cleared, params)
+
+
+def _widened(leaf: jax.Array) -> jax.Array:
+    return leaf.astype(jnp.float64) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
+
+
+def _check_finite(params: Params) -> None:
+    for name, leaf in tree.named_leaves(params).items():
+        if isinstance(leaf, jax.core.Tracer) or not jnp.issubdtype(leaf.dtype, jnp.floating):
+            continue
+        if not np.all(np.isfinite(np.asarray(leaf))):
+            raise ValueError(f"leaf {name!r} has values that are not finite; their scale has no minimum")

@@ -1,0 +1,162 @@
+"""Gauges: one representative for every orbit of rescalings, sign flips and relabellings.
+
+`normalise` gives every unit incoming weights of unit length, layer by layer from the input; the last layer
+absorbs the rest. `canonicalise` goes all the way to one point per orbit: scales first, by minimum mass, which
+does not depend on signs or labels; then signs, layer by layer; then labels, by a key that the others leave
+alone. Sorting first would be wrong, unless its key were invariant to scales.
+Laurent, Aldea & Franchi (2024).
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from symbnn.names import lookup
+from symbnn.symmetry.gauges.balance import balance
+from symbnn.symmetry.gauges.sorting import Occurrence, incoming, inner_first, kernels_first, occurrences, rows
+from symbnn.symmetry.group.act import act, identity
+from symbnn.symmetry.group.permute import permute
+from symbnn.symmetry.numerics import length
+from symbnn.symmetry.spec.layer_order import depth_order
+from symbnn.symmetry.spec.spec import Group, SymmetrySpec, check_params
+from symbnn.types import Params
+
+
+def normalise(spec: SymmetrySpec, params: Params, *, scale: float = 1.0, statistic: str = "norm") -> Params:
+    """The network with the incoming weights of every unit of length (or standard deviation) `scale`.
+
+    Biases are scaled along but not measured. Units without incoming weights keep their scale. Where nothing
+    but a vector writes a generator's units (the scale of a normalisation layer), it becomes ±`scale`. Jits
+    and vmaps.
+    """
+    check_params(spec, params)
+    measure = lookup(STATISTICS_OF_ROWS, statistic, "statistic")
+    if scale <= 0:
+        raise ValueError(f"scale must be positive, got {scale}")
+    for name in depth_order(spec):
+        group = spec.group(name)
+        for generator in range(group.num_scales):
+            params = _normalised(spec, group, generator, params, scale, measure)
+    return params
+
+
+def canonicalise(spec: SymmetrySpec, params: Params, *, scale_gauge: str = "mass") -> Params:
+    """One point per orbit: `canonicalise(spec, act(spec, g, params))` is the same for every element g.
+
+    Networks whose mass has no minimum (normalisation layers) need `scale_gauge="norm"`. Runs on the host.
+    """
+    check_params(spec, params)
+    rescaled = lookup(SCALE_GAUGES, scale_gauge, "scale gauge")
+    if any(group.num_scales for group in spec.groups):
+        params = rescaled(spec, params)
+    for name in depth_order(spec):
+        for generator in range(spec.group(name).num_signs):
+            params = _signed(spec, spec.group(name), generator, params)
+    for name in inner_first(spec, depth_order(spec)):
+        group = spec.group(name)
+        order = _order(rows(group, occurrences(spec, group, params)), incoming(spec, group, params))
+        params = permute(spec, {name: jnp.asarray(order)}, params)
+    return params
+
+
+def _normalised(
+    spec: SymmetrySpec,
+    group: Group,
+    generator: int,
+    params: Params,
+    scale: float,
+    measure: Callable[[jax.Array], jax.Array],
+) -> Params:
+    scaled = [
+        (one, one.piece.factors[one.axis].scales[generator]) for one in occurrences(spec, group, params)
+    ]
+    written = [(one, exponent) for one, exponent in scaled if exponent > 0 and not one.is_added]
+    if not written:
+        return params
+    chosen = kernels_first(group, [one for one, _ in written])
+    exponents = {exponent for one, exponent in written if any(one is other for other in chosen)}
+    if len(exponents) > 1:
+        raise ValueError(
+            f"the weights into group {group.name!r} scale with different exponents "
+            f"{sorted(exponents)}: they have no common length; use balance"
+        )
+    size = measure(rows(group, chosen))
+    factor = jnp.where(size > 0, scale / jnp.where(size > 0, size, 1), 1) ** (1 / float(exponents.pop()))
+    element = identity(spec)
+    scales = element.scales[group.name].astype(factor.dtype).at[generator].set(factor)
+    return act(spec, element._replace(scales=element.scales | {group.name: scales}), params)
+
+
+def _signed(spec: SymmetrySpec, group: Group, generator: int, params: Params) -> Params:
+    """Flip units so that most of their incoming weight is positive."""
+
+    def is_odd(one: Occurrence, k: int) -> bool:
+        return one.piece.factors[one.axis].signs[k] % 2 == 1
+
+    found = [one for one in occurrences(spec, group, params) if is_odd(one, generator)]
+    # Later generators must not undo this one, so prefer weights that only this and earlier ones flip.
+    alone = [one for one in found if not any(is_odd(one, k) for k in range(generator + 1, group.num_signs))]
+    # A recurrent matrix flips with the group on its other axis too, so it says nothing about one unit.
+    simple = [one for one in alone or found if _carries_once(one, group)] or alone or found
+    written = [one for one in simple if one.is_written and not one.is_added]
+    chosen = kernels_first(group, written) or simple
+    if not chosen:
+        return params
+    weights = rows(group, chosen)
+    element = identity(spec)
+    signs = element.signs[group.name].astype(weights.dtype).at[generator].set(_majority(weights))
+    return act(spec, element._replace(signs=element.signs | {group.name: signs}), params)
+
+
+def _carries_once(one: Occurrence, group: Group) -> bool:
+    return sum(factor.group == group.name for factor in one.piece.factors) == 1
+
+
+def _majority(weights: jax.Array) -> jax.Array:
+    """±1 per unit: the sign of Σ w, or of Σ w³ where the weights cancel but for rounding."""
+    # Cubes in the largest weight: its own may be out of range.
+    largest = jnp.max(jnp.abs(weights), axis=-1, keepdims=True)
+    weights = weights / jnp.where(largest > 0, largest, 1)
+    total, size = jnp.sum(weights, axis=-1), jnp.sum(jnp.abs(weights), axis=-1)
+    cancels = jnp.abs(total) <= 100 * jnp.finfo(weights.dtype).eps * size
+    return jnp.where(jnp.where(cancels, jnp.sum(weights**3, axis=-1), total) < 0, -1, 1)
+
+
+def _order(touching: jax.Array, written: jax.Array) -> np.ndarray:
+    """Units by descending mass of all weights that touch them; equal masses by incoming weights.
+
+    Rounding must not decide: masses closer than `tolerance` count as equal, and so do weights.
+    """
+    mass = np.sum(np.asarray(touching, np.float64) ** 2, axis=-1)
+    weights = np.asarray(written)
+    tolerance = 100 * float(jnp.finfo(weights.dtype).eps)
+    flat = zip(mass.reshape(-1, mass.shape[-1]), weights.reshape(-1, *weights.shape[-2:]), strict=True)
+    return np.stack([_order_one(m, w, tolerance) for m, w in flat]).reshape(mass.shape)
+
+
+def _order_one(mass: np.ndarray, weights: np.ndarray, tolerance: float) -> np.ndarray:
+    order = np.argsort(-mass, kind="stable")
+    falls = -np.diff(mass[order]) > tolerance * np.max(mass, initial=0.0)
+    starts = np.flatnonzero(np.concatenate([[True], falls]))
+    for start, stop in zip(starts, [*starts[1:], len(order)], strict=True):
+        if stop - start > 1:
+            tied = order[start:stop]
+            unit = tolerance * max(np.max(np.abs(weights)), np.finfo(np.float64).tiny) * 10
+            keys = np.round(weights[tied] / unit)
+            order[start:stop] = tied[np.lexsort(-keys.T[::-1])]
+    return order
+
+
+STATISTICS_OF_ROWS: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "norm": lambda weights: length(weights, -1),
+    "std": lambda weights: (
+        length(weights - jnp.mean(weights, axis=-1, keepdims=True), -1) / np.sqrt(weights.shape[-1])
+    ),
+}
+
+SCALE_GAUGES: dict[str, Callable[[SymmetrySpec, Params], Params]] = {
+    "mass": lambda spec, params: balance(spec, params).params,
+    "norm": normalise,
+}

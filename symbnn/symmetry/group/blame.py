@@ -1,0 +1,141 @@
+"""Which leaf of a wrong spec is to blame.
+
+The groups are tried one by one. For the first that changes the outputs, the description of each leaf is
+altered in turn (the group taken away, put on a free axis, an exponent changed): the alteration that restores
+the outputs names the leaf.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from fractions import Fraction
+from typing import NamedTuple
+
+from symbnn.symmetry.group.act import Element, act, identity
+from symbnn.symmetry.spec.spec import Factor, Group, Leaf, Segments, Slices, SymmetrySpec, Word
+from symbnn.types import Params
+
+EXPONENTS = tuple(Fraction(number) for number in (0, 1, -1, 2, -2))
+
+
+class Culprit(NamedTuple):
+    """What broke: a kind of action of a group, and the leaf that is described wrongly."""
+
+    leaf: str
+    group: str
+    kind: str
+    repaired: bool
+    """Whether describing that leaf alone differently restores the outputs."""
+
+    def __str__(self) -> str:
+        sure = (
+            "describing it differently restores them" if self.repaired else "it is the most likely of several"
+        )
+        return f"group {self.group!r} ({self.kind}): first bad leaf {self.leaf!r}, {sure}"
+
+
+def find(
+    spec: SymmetrySpec,
+    error: Callable[[Params], float],
+    params: Params,
+    elements: list[Element],
+    kind: str,
+    tolerance: float,
+) -> Culprit | None:
+    """The first group that changes outputs, and the leaf whose other description would not."""
+    for group in spec.groups:
+        for element in elements:
+            alone = _only_group(spec, element, group.name)
+            if not error(act(spec, alone, params)) <= tolerance:
+                return _blame(spec, error, params, alone, group, kind, tolerance)
+    return None
+
+
+def _blame(
+    spec: SymmetrySpec,
+    error: Callable[[Params], float],
+    params: Params,
+    element: Element,
+    group: Group,
+    kind: str,
+    tolerance: float,
+) -> Culprit:
+    best: tuple[float, str] | None = None
+    for number, leaf in enumerate(spec.leaves):
+        for altered in _alterations(leaf, group, kind):
+            leaves = (*spec.leaves[:number], altered, *spec.leaves[number + 1 :])
+            wrong = error(act(replace(spec, leaves=leaves), element, params))
+            if wrong <= tolerance:
+                return Culprit(leaf.name, group.name, kind, repaired=True)
+            if best is None or wrong < best[0]:
+                best = wrong, leaf.name
+    first = next(leaf.name for leaf in spec.leaves if _has(leaf, group))
+    return Culprit(best[1] if best else first, group.name, kind, repaired=False)
+
+
+def _alterations(leaf: Leaf, group: Group, kind: str) -> Iterator[Leaf]:
+    """Other descriptions of a leaf with respect to one group."""
+    for axes in _altered_axes(leaf.axes, group, kind):
+        candidate = replace(leaf, axes=axes)
+        if not _has(candidate, group) or _has_all(candidate, group.over):
+            yield candidate
+
+
+def _altered_axes(axes: tuple[Word, ...], group: Group, kind: str) -> Iterator[tuple[Word, ...]]:
+    for axis, word in enumerate(axes):
+        for altered in _altered_words(word, group, kind):
+            yield (*axes[:axis], altered, *axes[axis + 1 :])
+
+
+def _altered_words(word: Word, group: Group, kind: str) -> Iterator[Word]:
+    for position, factor in enumerate(word):
+        for altered in _altered_factors(factor, group, kind):
+            yield (*word[:position], altered, *word[position + 1 :])
+
+
+def _altered_factors(
+    factor: Factor | Segments | Slices, group: Group, kind: str
+) -> Iterator[Factor | Segments | Slices]:
+    if isinstance(factor, Slices):
+        for number, axes in enumerate(factor.parts):
+            for altered_axes in _altered_axes(axes, group, kind):
+                yield Slices((*factor.parts[:number], altered_axes, *factor.parts[number + 1 :]))
+        return
+    if isinstance(factor, Segments):
+        for number, word in enumerate(factor.words):
+            for altered in _altered_words(word, group, kind):
+                yield Segments((*factor.words[:number], altered, *factor.words[number + 1 :]))
+        return
+    if factor.size != group.size or factor.group not in (None, group.name):
+        return
+    present = Factor(
+        group.size,
+        group.name,
+        factor.scales or (Fraction(0),) * group.num_scales,
+        factor.signs or (0,) * group.num_signs,
+    )
+    yield Factor(factor.size) if factor.group else present
+    for generator in range(group.num_scales if kind in ("scale", "all") else 0):
+        for exponent in EXPONENTS:
+            scales = (*present.scales[:generator], exponent, *present.scales[generator + 1 :])
+            yield replace(present, scales=scales)
+    for generator in range(group.num_signs if kind in ("sign", "all") else 0):
+        flipped = 1 - present.signs[generator]
+        yield replace(present, signs=(*present.signs[:generator], flipped, *present.signs[generator + 1 :]))
+
+
+def _only_group(spec: SymmetrySpec, element: Element, name: str) -> Element:
+    none = identity(spec)
+    chosen = [
+        {key: mine[key] if key == name else value for key, value in default.items()}
+        for mine, default in zip(element, none, strict=True)
+    ]
+    return Element(*chosen)
+
+
+def _has(leaf: Leaf, group: Group) -> bool:
+    return any(factor.group == group.name for _, factor in leaf.factors())
+
+
+def _has_all(leaf: Leaf, names: tuple[str, ...]) -> bool:
+    present = {factor.group for _, factor in leaf.factors()}
+    return all(name in present for name in names)

@@ -1,0 +1,199 @@
+"""Check a spec numerically: random elements of the group must leave a network's outputs alone.
+
+Permutations, positive scales and signs are tried one kind at a time and all together. When a kind breaks the
+outputs, `diagnosis` finds the group and the first leaf whose description is wrong.
+"""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from symbnn import keys, tree
+from symbnn.symmetry.group import blame
+from symbnn.symmetry.group.act import Element, act, identity, random_element
+from symbnn.symmetry.spec.spec import SymmetrySpec, check_params
+from symbnn.types import Key, Params
+
+KINDS = ("permutation", "scale", "sign", "all")
+
+# Each program runs a few times on a few inputs: compiling fast matters more than running fast.
+QUICK: dict[str, Any] = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+
+# Rounding of a deep network in the given precision, far below what a wrong leaf does (0.01 to 1).
+TOLERANCE = {False: 1e-5, True: 1e-10}
+# In half precision some roundings are as large as the effect of a small leaf: a finding says less there.
+HALF_ROUNDINGS = 8
+
+
+@dataclass(frozen=True)
+class Report:
+    """Worst relative error per kind of element; if one is too large, what is to blame."""
+
+    errors: dict[str, float]
+    tolerance: float
+    culprit: blame.Culprit | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether all errors are within the tolerance."""
+        return all(error <= self.tolerance for error in self.errors.values())
+
+    def __bool__(self) -> bool:
+        """So that `assert verify(...)` says what it seems to say."""
+        return self.ok
+
+    @property
+    def bad_leaf(self) -> str | None:
+        """Name of the first leaf whose description is wrong."""
+        return self.culprit.leaf if self.culprit else None
+
+    def raise_if_broken(self) -> "Report":
+        """`ValueError` with the report's text unless `ok`; else the report itself."""
+        if not self.ok:
+            raise ValueError(str(self))
+        return self
+
+    def __str__(self) -> str:
+        errors = ", ".join(f"{kind} {error:.1e}" for kind, error in self.errors.items())
+        if self.ok:
+            return f"outputs unchanged: worst relative errors {errors}"
+        blamed = f"; {self.culprit}" if self.culprit else ""
+        return f"outputs changed: worst relative errors {errors} (tolerance {self.tolerance:g}){blamed}"
+
+
+def verify(
+    spec: SymmetrySpec,
+    apply: Callable[..., Any],
+    params: Params,
+    *inputs: Any,
+    key: Key | None = None,
+    num_elements: int = 5,
+    tolerance: float | None = None,
+    float64: bool = False,
+) -> Report:
+    """Report on `apply(act(spec, g, params), *inputs)` for random g: `verify(spec, apply, params, x, key)`.
+
+    The key is the last positional argument, unless it is given by name.
+    Leaves that are constant along an axis, as freshly initialised biases are, get some noise first: a leaf of
+    zeros looks right however it is described.
+    `num_elements` of each kind. `float64` computes in double precision, where a right spec is exact to 1e-10.
+    """
+    if key is None:
+        inputs, key = inputs[:-1], (inputs or (None,))[-1]
+    if not (hasattr(key, "dtype") and (_is_key(key) or (key.dtype == jnp.uint32 and key.shape == (2,)))):
+        raise ValueError(f"the last positional argument must be a key of jax.random.key; got {type(key)}")
+    key = key if _is_key(key) else jax.random.wrap_key_data(key)
+    if num_elements < 1:
+        raise ValueError(f"num_elements must be at least 1; got {num_elements}")
+    check_params(spec, params)
+    tolerance = _tolerance(params, float64) if tolerance is None else tolerance
+    if not float64:
+        params = jax.tree.map(jnp.asarray, params)
+        return _verify(spec, apply, params, inputs, key, num_elements, tolerance)
+    with jax.enable_x64(True):
+        params, inputs = jax.tree.map(_double, (params, inputs))
+        return _verify(spec, apply, params, inputs, key, num_elements, tolerance)
+
+
+def _is_key(value: Any) -> bool:
+    return jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
+
+
+def _tolerance(params: Params, float64: bool) -> float:
+    """Rounding of a deep network in the precision of its coarsest leaf."""
+    dtypes = {jnp.result_type(leaf) for leaf in jax.tree.leaves(params)}
+    coarse = [float(jnp.finfo(dtype).eps) for dtype in dtypes if jnp.issubdtype(dtype, jnp.floating)]
+    is_half = not float64 and max(coarse, default=0.0) > jnp.finfo(jnp.float32).eps
+    return HALF_ROUNDINGS * max(coarse) if is_half else TOLERANCE[float64]
+
+
+def _verify(
+    spec: SymmetrySpec,
+    apply: Callable[..., Any],
+    params: Params,
+    inputs: Any,
+    key: Any,
+    count: int,
+    tolerance: float,
+) -> Report:
+    _check_finite(params, "leaf")
+    params = _without_constants(params, key)
+    compiled_apply = jax.jit(apply, compiler_options=QUICK)
+    compiled_act = jax.jit(functools.partial(act, spec), compiler_options=QUICK)
+    outputs = compiled_apply(params, *inputs)
+    _check_finite(outputs, "output")
+
+    def error(moved: Params) -> float:
+        return relative_error(compiled_apply(moved, *inputs), outputs)
+
+    tried = [random_element(spec, each) for each in jax.random.split(key, count)]
+    errors = {
+        kind: max(error(compiled_act(only(spec, element, kind), params)) for element in tried)
+        for kind in KINDS
+        if _has(spec, kind)
+    }
+    broken = next((kind for kind in errors if not errors[kind] <= tolerance), None)
+    if broken is None:
+        return Report(errors, tolerance)
+    elements = [only(spec, element, broken) for element in tried]
+    return Report(errors, tolerance, blame.find(spec, error, params, elements, broken, tolerance))
+
+
+def _has(spec: SymmetrySpec, kind: str) -> bool:
+    if kind == "scale":
+        return any(group.num_scales for group in spec.groups)
+    return kind != "sign" or any(group.num_signs for group in spec.groups)
+
+
+def only(spec: SymmetrySpec, element: Element, kind: str) -> Element:
+    """The element with everything but one kind of action undone; `all` keeps everything."""
+    none = identity(spec)
+    return Element(
+        element.permutations if kind in ("permutation", "all") else none.permutations,
+        element.scales if kind in ("scale", "all") else none.scales,
+        element.signs if kind in ("sign", "all") else none.signs,
+    )
+
+
+def relative_error(outputs: Any, expected: Any) -> float:
+    """Largest difference over largest output, worst over the outputs; NaN counts as infinite."""
+    worst = 0.0
+    for after, before in zip(jax.tree.leaves(outputs), jax.tree.leaves(expected), strict=True):
+        wide = np.complex128 if np.iscomplexobj(before) else np.float64
+        after, before = np.asarray(after, wide), np.asarray(before, wide)
+        scale = max(np.abs(before).max(initial=0.0), np.finfo(np.float32).tiny)
+        error = np.abs(after - before).max(initial=0.0) / scale
+        worst = max(worst, float(error) if np.isfinite(error) else np.inf)
+    return worst
+
+
+def _without_constants(params: Params, key: Any) -> Params:
+    def spread(name: str, leaf: jax.Array) -> jax.Array:
+        array = np.asarray(leaf)
+        constant = any(
+            size > 1 and (array == array.take([0], axis)).all() for axis, size in enumerate(array.shape)
+        )
+        if not constant or not jnp.issubdtype(leaf.dtype, jnp.inexact):
+            return leaf
+        noise = jax.random.normal(keys.named(key, name), leaf.shape, leaf.dtype)
+        return leaf + 0.1 * max(1.0, float(np.abs(array).max(initial=0.0))) * noise
+
+    return tree.map_named(spread, params)
+
+
+def _check_finite(values: Any, what: str) -> None:
+    for name, value in tree.named_leaves(values).items():
+        if jnp.issubdtype(value.dtype, jnp.inexact) and not np.isfinite(np.asarray(value)).all():
+            raise ValueError(f"{what} {name!r} is not finite everywhere; nothing can be verified")
+
+
+def _double(leaf: Any) -> jax.Array:
+    leaf = jnp.asarray(leaf)
+    if jnp.issubdtype(leaf.dtype, jnp.complexfloating):
+        return leaf.astype(jnp.complex128)
+    return leaf.astype(jnp.float64) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf

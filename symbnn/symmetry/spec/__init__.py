@@ -1,0 +1,1 @@
+"""The description of a symmetry group: a network's leaves go in, a hashable `SymmetrySpec` comes out."""

@@ -1,0 +1,93 @@
+"""A spec as text: what may move, what may not, and why."""
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+from symbnn.symmetry.spec.spec import Factor, Group, Leaf, Pin, SymmetrySpec, atoms, parts, word_size
+
+FEW = 3
+"""Generators whose exponents are all written out."""
+
+
+def explain(spec: SymmetrySpec) -> str:
+    """Groups with their leaves and exponents; pinned axes by cause, losses with their source line; notes."""
+    sections = [
+        ("groups", list(_groups(spec))),
+        ("pinned as expected", list(_by_cause(pin for pin in spec.pins if pin.expected))),
+        ("pinned, a loss", [_loss(pin) for pin in spec.pins if not pin.expected]),
+        ("notes", list(spec.notes)),
+    ]
+    lines = [
+        line
+        for title, body in sections
+        if body
+        for line in (f"{title}:", *(f"  {text}" for text in body), "")
+    ]
+    return "\n".join(lines) if spec.groups else "\n".join(["no symmetries found", "", *lines])
+
+
+def _groups(spec: SymmetrySpec) -> Iterator[str]:
+    for group in spec.groups:
+        yield _title(spec, group)
+        for leaf in spec.leaves:
+            for place, factor in _places(leaf):
+                if factor.group == group.name:
+                    shift = f" (acts on leaf + {leaf.shift:g})" if leaf.shift and any(factor.scales) else ""
+                    yield f"  {place}{_actions(factor)}{shift}"
+
+
+def _places(leaf: Leaf) -> Iterator[tuple[str, Factor]]:
+    """Every atom with the leaf, slice and axis it lies on."""
+    slices, start = parts(leaf.axes), 0
+    for words in slices:
+        length = word_size(words[0]) if words else 1
+        name = leaf.name if slices == (leaf.axes,) else slice_name(leaf.name, start, length)
+        start += length
+        for axis, word in enumerate(words):
+            yield from ((f"{name} axis {axis}", factor) for factor in atoms(word))
+
+
+def slice_name(leaf: str, start: int, length: int) -> str:
+    """`kernel[2]` or `kernel[2:4]`: how a slice along the first axis is written."""
+    return f"{leaf}[{start}]" if length == 1 else f"{leaf}[{start}:{start + length}]"
+
+
+def _title(spec: SymmetrySpec, group: Group) -> str:
+    over = "".join(f" over {name} ({spec.size(name)})" for name in group.over)
+    return f"{group.name}: {group.size} units{over}; {_count(group.num_scales, 'scale')}, " + _count(
+        group.num_signs, "sign"
+    )
+
+
+def _actions(factor: Factor) -> str:
+    parts = [f" {factor.role}" if factor.role else ""]
+    parts.append(_exponents("scale", [_exponent(exponent) for exponent in factor.scales]))
+    parts.append(_exponents("sign", [str(parity) for parity in factor.signs]))
+    return "".join(parts)
+
+
+def _exponents(kind: str, exponents: list[str]) -> str:
+    """`scale +1 0`; with many generators only those that act, as `scale[7] +1`."""
+    if len(exponents) <= FEW:
+        return f" {kind} {' '.join(exponents)}" if exponents else ""
+    return "".join(f" {kind}[{number}] {value}" for number, value in enumerate(exponents) if value != "0")
+
+
+def _exponent(exponent: Fraction) -> str:
+    return f"+{exponent}" if exponent > 0 else str(exponent)
+
+
+def _by_cause(pins: Iterator[Pin]) -> Iterator[str]:
+    causes: dict[str, dict[str, None]] = {}
+    for pin in pins:
+        causes.setdefault(pin.reason, {})[f"{pin.leaf} axis {pin.axis}"] = None
+    for reason, places in causes.items():
+        yield f"{reason}: {', '.join(places)}"
+
+
+def _loss(pin: Pin) -> str:
+    return f"{pin.leaf} axis {pin.axis} (size {pin.size}) pinned: {pin.reason}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number or 'no'} {what}{'' if number == 1 else 's'}"

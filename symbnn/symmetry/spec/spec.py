@@ -1,0 +1,208 @@
+"""What is known about the symmetries of a network: a frozen, hashable, jit-static description.
+
+An axis of a weight array is a *word*: a row-major product of factors. A factor is either an atom, `size`
+positions that one group relabels, or a sum of words laid end to end (concatenation). A hidden layer that is
+flattened after a convolution has the word (height·width)·channels; the input of a layer after a skip
+connection has the word (encoder + decoder). An array that holds several layers and is only ever read slice by
+slice (`W[0]`, `W[1]`) has words for every slice.
+
+A group's permutation may vary *over* other groups (one per expert, head, scanned layer, convolution group):
+its array is then indexed by them first.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+
+from symbnn import tree
+from symbnn.types import Params
+
+Role = Literal["produces", "consumes", "both"]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Units that may be relabelled, and the generators by which each unit may be rescaled or flipped."""
+
+    name: str
+    size: int
+    over: tuple[str, ...] = ()
+    num_scales: int = 0
+    num_signs: int = 0
+
+
+@dataclass(frozen=True)
+class Index:
+    """An axis that is fixed itself, but over which some group's permutation varies (scanned layers)."""
+
+    name: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Factor:
+    """An atom of an axis. `scales` and `signs` hold one exponent per generator of the group."""
+
+    size: int
+    group: str | None = None
+    scales: tuple[Fraction, ...] = ()
+    signs: tuple[int, ...] = ()
+    role: Role | None = None
+
+
+@dataclass(frozen=True)
+class Segments:
+    """Words laid end to end along one axis."""
+
+    words: tuple["Word", ...]
+
+    @property
+    def size(self) -> int:
+        """Total length."""
+        return sum(word_size(word) for word in self.words)
+
+
+@dataclass(frozen=True)
+class Slices:
+    """Slices of an array along its first axis, each with words of its own for all axes.
+
+    It is the only factor of the first axis; the words of the other axes then say no more than their lengths.
+    """
+
+    parts: tuple[tuple["Word", ...], ...]
+
+    @property
+    def size(self) -> int:
+        """Length of the first axis."""
+        return sum(word_size(part[0]) for part in self.parts)
+
+
+Word = tuple[Factor | Segments | Slices, ...]
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One weight array. `shift` ε: the scalings act on `leaf + ε` (a BatchNorm variance)."""
+
+    name: str
+    shape: tuple[int, ...]
+    axes: tuple[Word, ...]
+    shift: float = 0.0
+
+    def factors(self) -> Iterator[tuple[int, Factor]]:
+        """Every atom with the axis it lies on."""
+        for words in parts(self.axes):
+            for axis, word in enumerate(words):
+                for factor in atoms(word):
+                    yield axis, factor
+
+
+@dataclass(frozen=True)
+class Pin:
+    """Why an axis of a leaf is not free: for `explain`, never for computation."""
+
+    leaf: str
+    axis: int
+    size: int
+    reason: str
+    expected: bool = False
+
+
+@dataclass(frozen=True)
+class SymmetrySpec:
+    """All symmetries of a network. Groups come after every group that they vary over."""
+
+    groups: tuple[Group, ...]
+    leaves: tuple[Leaf, ...]
+    indices: tuple[Index, ...] = ()
+    pins: tuple[Pin, ...] = field(default=(), compare=False)
+    notes: tuple[str, ...] = field(default=(), compare=False)
+
+    def __post_init__(self) -> None:
+        seen = {index.name: index.size for index in self.indices}
+        for group in self.groups:
+            missing = [name for name in group.over if name not in seen]
+            if missing:
+                raise ValueError(f"group {group.name!r} varies over {missing}, which do not come before it")
+            seen[group.name] = group.size
+        for leaf in self.leaves:
+            shapes = [tuple(map(word_size, words)) for words in (leaf.axes, *parts(leaf.axes))]
+            if shapes[0] != leaf.shape or any(shape[1:] != leaf.shape[1:] for shape in shapes):
+                raise ValueError(
+                    f"leaf {leaf.name!r}: words {leaf.axes} do not multiply to shape {leaf.shape}"
+                )
+            for axis, factor in leaf.factors():
+                if factor.group is not None and seen.get(factor.group) != factor.size:
+                    raise ValueError(
+                        f"leaf {leaf.name!r} axis {axis} has {factor.size} units of group {factor.group!r}, "
+                        f"which has {seen.get(factor.group)}"
+                    )
+
+    def group(self, name: str) -> Group:
+        """The group of that name."""
+        return next(group for group in self.groups if group.name == name)
+
+    def size(self, name: str) -> int:
+        """Size of a group or of a fixed index."""
+        items: list[Group | Index] = [*self.groups, *self.indices]
+        return next(item.size for item in items if item.name == name)
+
+    def shape(self, group: Group) -> tuple[int, ...]:
+        """Shape of the group's permutation array: `(*over, size)`."""
+        return (*(self.size(name) for name in group.over), group.size)
+
+    def explain(self) -> str:
+        """Groups, leaves, and every pinned axis with its reason, as text."""
+        from symbnn.symmetry.spec.explain import explain
+
+        return explain(self)
+
+
+def word_size(word: Word) -> int:
+    """Length of the axis that a word describes."""
+    return math.prod(factor.size for factor in word)
+
+
+def parts(axes: tuple[Word, ...]) -> tuple[tuple[Word, ...], ...]:
+    """The words of every slice of an array; of the whole where it has none."""
+    first = axes[0][0] if axes and axes[0] else None
+    return first.parts if isinstance(first, Slices) else (axes,)
+
+
+def atoms(word: Word) -> Iterator[Factor]:
+    """The atoms of a word, depth first."""
+    for factor in word:
+        if isinstance(factor, Segments | Slices):
+            for inner in _words(factor):
+                yield from atoms(inner)
+        else:
+            yield factor
+
+
+def _words(factor: Segments | Slices) -> Iterator[Word]:
+    for part in (factor.words,) if isinstance(factor, Segments) else factor.parts:
+        yield from part
+
+
+def check_params(spec: SymmetrySpec, params: Params, *, num_leading: int = 0) -> None:
+    """`ValueError` naming the first leaf of `params` that does not fit the spec.
+
+    `num_leading` axes in front of every leaf (samples) are passed over.
+    """
+    leaves: dict[str, Any] = tree.named_leaves(params)
+    expected = {leaf.name: leaf.shape for leaf in spec.leaves}
+    if leaves.keys() != expected.keys():
+        missing = sorted(expected.keys() - leaves.keys())
+        unknown = sorted(leaves.keys() - expected.keys())
+        raise ValueError(f"params do not match the spec: missing leaves {missing}, unknown leaves {unknown}")
+    for name, leaf in leaves.items():
+        shape = np.shape(leaf)
+        if shape[num_leading:] != expected[name] or len(shape) < num_leading:
+            raise ValueError(
+                f"leaf {name!r} has shape {shape}; the spec expects {expected[name]}"
+                + (f" after {num_leading} leading axes" if num_leading else "")
+            )

@@ -1,0 +1,85 @@
+"""The command line answers every mistake with one line, an exit code, and no traceback."""
+
+import re
+
+import pytest
+
+import configs
+from experiments.harness import cli
+
+
+def run_main(capsys, *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stop:
+        cli.main("compact_posterior", list(arguments))
+    captured = capsys.readouterr()
+    return int(stop.value.code or 0), captured.out, captured.err
+
+
+def test_every_study_and_config_is_listed():
+    text = cli.list_studies()
+    for study, (_, known) in configs.STUDIES.items():
+        assert study in text
+        assert all(re.search(rf"^  {name} ", text, re.MULTILINE) for name in known)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("digit",), "unknown config 'digit' of compact_posterior; did you mean 'digits'?"),
+        (("digits", "--model.hiden", "3"), "did you mean --model.hidden?"),
+        (("digits", "--seed", "many"), "invalid literal for int"),
+        (("digits", "--model.activation", "rel"), "Expected one of"),
+        (("digits", "--seed"), "Missing value"),
+        (
+            ("digits", "--inference.num-chains", "-3"),
+            "--inference.num-chains must be between 1 and 4096, got -3",
+        ),
+        (("digits", "--inference.num-chains", "100000"), "between 1 and 4096, got 100000"),
+        (("digits", "--model.hidden", "8", "0"), "--model.hidden must be between 1 and 1e+06, got 8 0"),
+        (("debug", "--data.name", "digitz"), "did you mean 'digits'?"),
+        (("debug", "--data.num-train", "5000"), "num_train"),
+    ],
+)
+def test_a_mistake_is_one_line(capsys, tmp_path, arguments, message):
+    code, _, errors = run_main(capsys, *arguments, "--rundir", str(tmp_path / "run"))
+    assert code in (cli.USAGE_ERROR, cli.FAILURE)
+    assert message in errors
+    assert errors.startswith("error: ")
+    assert errors.count("\n") == 1
+
+
+def test_debug_shows_the_traceback(tmp_path):
+    with pytest.raises(ValueError, match="did you mean 'digits'"):
+        cli.main(
+            "compact_posterior",
+            ["debug", "--data.name", "digitz", "--debug", "--rundir", str(tmp_path / "run")],
+        )
+
+
+def test_help_names_every_override(capsys):
+    code, out, _ = run_main(capsys, "digits", "--help")
+    assert code == 0
+    default = configs.STUDIES["compact_posterior"].configs["digits"][1]
+    for name, _, _ in configs.walk(default):
+        assert f"--{name}" in out
+
+
+def test_no_config_shows_the_overview(capsys):
+    code, out, _ = run_main(capsys)
+    assert code == cli.USAGE_ERROR
+    assert "digits" in out
+    assert run_main(capsys, "--help")[0] == 0
+
+
+def test_overrides_get_their_own_directory():
+    default = configs.STUDIES["compact_posterior"].configs["debug"][1]
+    other = cli._parse("compact_posterior", "debug", ["--seed", "7"]).config
+    plain = cli._default_directory("compact_posterior", "debug", default)
+    assert plain.name == "debug"
+    assert cli._default_directory("compact_posterior", "debug", other) != plain
+
+
+def test_every_named_config_is_within_its_bounds():
+    for _, known in configs.STUDIES.values():
+        for _, config in known.values():
+            configs.check(config)

@@ -1,0 +1,178 @@
+"""The weight sharing study: stages one by one, imported weights, variants, large networks."""
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import configs
+from configs.parts import Data
+from configs.weight_sharing.parts import STAGES
+from configs.weight_sharing.variants import CHANGES
+from experiments.weight_sharing import problem as weight_sharing_problem
+from experiments.weight_sharing import study
+from experiments.weight_sharing.problem import Problem, create, import_weights
+from experiments.weight_sharing.variants import changed
+from symbnn import data, evaluate, io, keys, models, sharing
+from symbnn.data import Split
+
+CONFIGS = configs.STUDIES["weight_sharing"].configs
+DEBUG = CONFIGS["debug"][1]
+
+
+def with_stages(*stages: str):
+    return dataclasses.replace(DEBUG, stages=stages)
+
+
+def test_a_stage_that_is_missing_is_named(tmp_path):
+    with pytest.raises(ValueError, match=r"stage 'pretrain' has not run in .* add it to --stages"):
+        study.run(with_stages("gmm"), tmp_path)
+    with pytest.raises(ValueError, match="--stages: expected some of"):
+        study.run(with_stages(), tmp_path)
+
+
+@pytest.mark.slow
+def test_stages_run_one_by_one_and_the_file_predicts_what_the_posterior_does(tmp_path, capsys):
+    assert study.run(with_stages("pretrain", "stochastic"), tmp_path) is None
+    assert "gmm is next" in capsys.readouterr().out
+    assert study.run(with_stages("gmm", "refine"), tmp_path) is None
+    capsys.readouterr()
+    table = study.run(with_stages("train", "evaluate"), tmp_path)
+    out = capsys.readouterr().out
+    assert out.count(": reused") == 4
+    assert {path.stem for path in (tmp_path / "stages").iterdir()} == set(STAGES)
+    assert table.columns[-1] == "2DGBNN"
+    problem = Problem(DEBUG, 0)
+    shared, _ = sharing.load(tmp_path / "shared.safetensors", model=problem.model)
+    draw_keys = keys.indexed(keys.named(problem.key, "draws"), 0, 4)
+    probs = [
+        evaluate.predict(problem.model.apply, shared.sample(key, 1), problem.inputs) for key in draw_keys
+    ]
+    accuracy = float(evaluate.accuracy(sum(probs) / 4, problem.labels))
+    row = next(row for row in table.rows if row.name == "accuracy")
+    assert accuracy == pytest.approx(row.cells[-1].value, abs=1e-6)
+
+
+def test_stages_are_no_part_of_what_a_run_is():
+    assert with_stages("gmm") == DEBUG
+    assert dataclasses.replace(DEBUG, seed=1) != DEBUG
+
+
+def test_variants_change_what_they_say_and_nothing_else():
+    base = CONFIGS["digits"][1]
+    assert set(base.judging.variants) < set(CHANGES)
+    for name in CHANGES:
+        other = changed(base, name)
+        parts = [
+            part
+            for part in ("clustering", "refining", "training")
+            if getattr(other, part) != getattr(base, part)
+        ]
+        assert parts, name
+    assert changed(base, "neither").clustering.magnitude == math.inf
+    with pytest.raises(ValueError, match="unknown variant 'no outlier'; did you mean 'no outliers'"):
+        changed(base, "no outlier")
+
+
+def test_a_users_own_weights_are_imported(tmp_path):
+    model = models.lenet((28, 28, 1), 10)
+    params = model.init(jax.random.key(0))
+    io.save_tree(tmp_path / "ours.safetensors", params)
+    io.save_tree(tmp_path / "stage.safetensors", {"params": params, "losses": np.zeros(2)})
+    io.save_safetensors(tmp_path / "torch.safetensors", io.to_torch(model, params, "lenet"))
+    for name in ("ours", "stage", "torch"):
+        found = import_weights(model, "lenet", str(tmp_path / f"{name}.safetensors"))
+        assert jax.tree.all(jax.tree.map(lambda a, b: bool((a == b).all()), found, params)), name
+    params["out"]["bias"] = params["out"]["bias"].at[3].set(jnp.nan)
+    io.save_tree(tmp_path / "bad.safetensors", params)
+    with pytest.raises(ValueError, match=r"leaf 'out/bias' of .* has non-finite numbers"):
+        import_weights(model, "lenet", str(tmp_path / "bad.safetensors"))
+    with pytest.raises(io.ArtefactError, match="found nothing"):
+        import_weights(model, "lenet", str(tmp_path / "absent.safetensors"))
+
+
+def test_weights_of_another_network_are_refused_before_training(tmp_path):
+    params = models.mlp((64,), 10, hidden=(5,)).init(jax.random.key(0))
+    io.save_tree(tmp_path / "ours.safetensors", params)
+    settings = dataclasses.replace(DEBUG.pretraining, weights=str(tmp_path / "ours.safetensors"))
+    with pytest.raises(ValueError, match=r"pretraining.weights: leaf 'hidden/bias' has shape \(5,\)"):
+        study.run(dataclasses.replace(DEBUG, pretraining=settings), tmp_path / "run")
+
+
+def test_thresholds_that_leave_nothing_name_the_stage():
+    params = Problem(DEBUG, 0).model.init(jax.random.key(0))
+    num = sharing.layout_of(params).num_weights
+    stochastic = {
+        "params": params,
+        "stds": np.full(num, 0.03),
+        "gradients": np.ones(num),
+        "losses": np.zeros(1),
+    }
+    for changes, message in (
+        ({"magnitude": 1e-9}, "outliers: all 1184 weights"),
+        ({"magnitude": 1e9, "gradient_share": 0.0}, "outliers: none of 1184 weights"),
+        ({"num_components": 5000}, "gmm: num_components is 5000"),
+    ):
+        config = dataclasses.replace(DEBUG, clustering=dataclasses.replace(DEBUG.clustering, **changes))
+        problem = Problem(config, 0)
+        with pytest.raises(ValueError, match=message):
+            study.stages.cluster(problem, config, stochastic)
+
+
+def test_held_out_images_take_the_place_of_the_test_set():
+    config = dataclasses.replace(DEBUG, judging=dataclasses.replace(DEBUG.judging, holdout=30))
+    problem, plain = Problem(config, 0), Problem(DEBUG, 0)
+    assert problem.target.num_data == 170
+    np.testing.assert_array_equal(problem.labels, plain.target.data.targets[-30:])
+    with pytest.raises(ValueError, match=r"--judging.holdout 200 leaves no training examples"):
+        Problem(dataclasses.replace(DEBUG, judging=dataclasses.replace(DEBUG.judging, holdout=200)), 0)
+
+
+SHAPES = {"cifar10": ((32, 32, 3), 10), "cifar100": ((32, 32, 3), 100), "imagenet": ((224, 224, 3), 1000)}
+LARGE = [name for name in CONFIGS if CONFIGS[name][1].data.name in SHAPES]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LARGE)
+def test_networks_of_the_papers_rows_build(name):
+    config = CONFIGS[name][1]
+    shape, num_classes = SHAPES[config.data.name]
+    model = create(config.model, shape, num_classes)
+    layout = sharing.layout_of(jax.eval_shape(model.init, jax.random.key(0)))
+    millions = {"resnet20_frn": 0.27, "resnet18": 11.2, "resnet50": 25.5, "wrn28_10": 36.5, "vit_b16": 86.3}
+    assert layout.num_weights / 1e6 == pytest.approx(millions[config.model.name], rel=0.07)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LARGE)
+def test_all_stages_run_on_a_few_batches_of_the_right_shape(name, tmp_path, monkeypatch):
+    shape, num_classes = SHAPES[CONFIGS[name][1].data.name]
+    random = np.random.default_rng(0)
+
+    def load(name, **_):
+        split = Split(
+            random.normal(size=(8, *shape)).astype(np.float32),
+            random.integers(num_classes, size=8).astype(np.int32),
+        )
+        return data.Dataset(name, split, split, num_classes, shape)
+
+    monkeypatch.setattr(weight_sharing_problem.data, "load", load)
+    config = CONFIGS[name][1]
+    config = dataclasses.replace(
+        config,
+        data=Data(name=config.data.name),
+        pretraining=dataclasses.replace(config.pretraining, epochs=1, batch_size=4),
+        stochastic=dataclasses.replace(config.stochastic, epochs=1),
+        clustering=dataclasses.replace(
+            config.clustering, num_components=64, num_sweeps=1, gradient_batches=2
+        ),
+        training=dataclasses.replace(config.training, epochs=1),
+        judging=dataclasses.replace(config.judging, num_draws=2, num_seeds=1, mean_field=False),
+    )
+    table = study.run(config, tmp_path)
+    values = {row.name: row.cells[3].value for row in table.rows}
+    assert math.isfinite(values["NLL"])
+    assert 1 <= values["Gaussians"] <= 64

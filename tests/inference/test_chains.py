@@ -1,0 +1,133 @@
+"""Where chains run changes nothing: gradients over shards of the data, draws over devices."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from symbnn import density, inference
+from symbnn.inference import chains
+from tests.inference.cases import small_network
+
+KEY = jax.random.key(3)
+
+
+def small_target():
+    model, batch = small_network()
+    return density.target(model, batch, chunk_size=8)
+
+
+def run(placement, *, num_chains=5, **settings):
+    method = inference.hmc(
+        num_chains=num_chains,
+        num_samples=3,
+        num_burnin=2,
+        step_size=0.05,
+        num_steps=3,
+        placement=placement,
+        **settings,
+    )
+    return method(KEY, small_target())
+
+
+@pytest.mark.parametrize("num_shards", [1, 2, 4, 8])
+def test_gradient_over_shards_is_the_gradient(num_shards):
+    """37 points do not divide by 2, 4 or 8; reverse mode through psum would be off by their number."""
+    target = small_target()
+    plan = chains.layout(1, inference.Placement(data_shards=num_shards))
+    params = target.init(jax.random.key(0))
+
+    def both(chain, shard):
+        total = chains.sum_over_shards(target.log_likelihood, plan, shard)
+        return jax.value_and_grad(lambda w: 2.0 * total(w) + target.log_prior(w))(chain)
+
+    mapped = chains.map_chains(both, plan)
+    stacked = chains.place_chains(plan, jax.tree.map(lambda leaf: np.asarray(leaf)[None], params))
+    found = chains.fetch_chains(plan, mapped(stacked, chains.place_data(plan, target.data)))
+    expected = jax.jit(jax.value_and_grad(lambda w: 2.0 * target.log_likelihood(w) + target.log_prior(w)))(
+        params
+    )
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a[0], b, rtol=1e-5, atol=1e-5), found, expected)
+
+
+@pytest.fixture(scope="module")
+def on_one_device():
+    return run(inference.Placement(devices=jax.devices()[:1])).posterior.by_chain()
+
+
+@pytest.mark.parametrize("num_devices", [2, 4])
+def test_draws_are_the_same_bits_on_any_number_of_devices(on_one_device, num_devices):
+    """Five chains: neither two nor four devices share them equally, so padding takes part."""
+    draws = run(inference.Placement(devices=jax.devices()[:num_devices])).posterior.by_chain()
+    jax.tree.map(np.testing.assert_array_equal, draws, on_one_device)
+
+
+@pytest.mark.slow
+def test_a_chain_does_not_know_how_many_others_there_are(on_one_device):
+    draws = run(inference.Placement(devices=jax.devices()[:2], lanes=1), num_chains=2).posterior.by_chain()
+    jax.tree.map(lambda a, b: np.testing.assert_array_equal(a, b[:2]), draws, on_one_device)
+
+
+def test_sharded_data_draws_the_same_chain_to_rounding(on_one_device):
+    placement = inference.Placement(devices=jax.devices()[:8], data_shards=4, lanes=1)
+    draws = run(placement).posterior.by_chain()
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3), draws, on_one_device)
+
+
+@pytest.mark.parametrize(
+    ("num_chains", "placement", "shape", "num_rows", "lanes"),
+    [
+        (4, inference.Placement(), (4, 1), 4, 1),
+        (5, inference.Placement(devices=jax.devices()[:4]), (3, 1), 6, 1),
+        (8, inference.Placement(devices=jax.devices()[:2]), (2, 1), 8, 2),
+        (3, inference.Placement(lanes=2), (2, 1), 4, 2),
+        (6, inference.Placement(data_shards=4), (2, 4), 6, 1),
+    ],
+)
+def test_layout_uses_the_devices_it_can(num_chains, placement, shape, num_rows, lanes):
+    plan = chains.layout(num_chains, placement)
+    assert (plan.mesh.devices.shape, plan.num_rows, plan.lanes) == (shape, num_rows, lanes)
+    assert chains.local_chains(plan).tolist() == list(range(num_chains))
+    rows = {"a": np.arange(num_chains * 2.0).reshape(num_chains, 2)}
+    placed = chains.place_chains(plan, rows)
+    assert placed["a"].shape == (num_rows, 2)
+    np.testing.assert_array_equal(chains.fetch_chains(plan, placed)["a"], rows["a"])
+
+
+def test_padded_data_has_no_weight():
+    plan = chains.layout(1, inference.Placement(data_shards=4))
+    shard = chains.place_data(plan, density.Batch(np.ones((6, 2), np.float32), np.arange(6)))
+    assert shard.batch.inputs.shape == (8, 2)
+    np.testing.assert_array_equal(shard.weights, [1, 1, 1, 1, 1, 1, 0, 0])
+    assert chains.place_data(plan, density.Batch(np.ones((8, 2)), np.arange(8))).weights is None
+
+
+@pytest.mark.parametrize(
+    ("placement", "message"),
+    [
+        (inference.Placement(data_shards=9), "needs 9 devices; 8 are there"),
+        (inference.Placement(data_shards=0), "data_shards=0"),
+        (inference.Placement(lanes=0), "lanes must be at least 1"),
+    ],
+)
+def test_a_mesh_that_cannot_be_is_refused(placement, message):
+    with pytest.raises(ValueError, match=message):
+        chains.layout(4, placement)
+
+
+def test_mapped_functions_compile_once():
+    plan = chains.layout(3, inference.Placement(devices=jax.devices()[:1]))
+    traces = []
+
+    def double(chain, shard, factor):
+        traces.append(1)
+        return chain * factor
+
+    mapped = chains.map_chains(double, plan)
+    shard = chains.Shard((), None)
+    counts = []
+    for factor in (2.0, 3.0):
+        result = mapped(jnp.arange(3.0), shard, np.float32(factor))
+        np.testing.assert_array_equal(result, factor * np.arange(3.0))
+        counts.append(len(traces))
+    assert counts[0] == counts[1]

@@ -1,0 +1,137 @@
+"""The two loops of training: the same batches, the same keys, the same networks."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+
+from symbnn import density, keys, models, tree
+from symbnn.density import Batch
+from symbnn.inference import epochs
+from symbnn.inference.epochs import advance, initial_state, is_slow_in_loops, scan_epochs, step_epochs
+from symbnn.inference.recipe import Recipe
+from symbnn.inference.training import NetworkLoss, problem_of, split_statistics
+
+KEY = jax.random.key(0)
+RECIPE = Recipe(epochs=3, batch_size=8, learning_rate=0.01, schedule="cosine")
+
+
+class Convolved(nn.Module):
+    """A small net with a convolution, batch statistics and dropout, so that every input of a step counts."""
+
+    @nn.compact
+    def __call__(self, x, train=False):
+        # Without a bias: under the norm it has no gradient, and Adam would follow its rounding errors.
+        x = nn.Conv(2, (3, 3), use_bias=False, name="conv")(x)
+        x = nn.relu(nn.BatchNorm(use_running_average=not train, name="norm")(x))
+        x = nn.Dropout(0.3, deterministic=not train)(x.reshape(len(x), -1))
+        return nn.Dense(3, name="out")(x)
+
+
+def problem(model):
+    inputs = jax.random.normal(KEY, (20, *model.input_shape))
+    target = density.target(model, Batch(inputs, jnp.arange(20) % 3))
+    loss = NetworkLoss(problem_of(target), with_prior=True)
+    starts = tree.stack([model.init(jax.random.key(seed)) for seed in range(2)])
+    return loss, target.data, split_statistics(starts)
+
+
+@pytest.fixture(scope="module")
+def convolved():
+    return problem(models.from_module(Convolved(), (5, 5, 1)))
+
+
+def follow(loop, convolved, chunks=(3,)):
+    loss, data, starts = convolved
+    state, losses, first = initial_state(RECIPE, *starts, 20), [], 0
+    for size in chunks:
+        state, values = loop(loss, RECIPE, size, state, keys.indexed(KEY, 0, 2), data, first)
+        losses.append(values)
+        first += size
+    return state, jnp.concatenate(losses, axis=1)
+
+
+def test_both_loops_train_the_same_networks(convolved):
+    scanned, stepped = follow(scan_epochs, convolved), follow(step_epochs, convolved)
+    assert scanned[1].shape == (2, 3)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5), scanned, stepped)
+    start = convolved[2][0]["conv"]["kernel"]
+    assert np.max(np.abs(stepped[0].weights["conv"]["kernel"] - start)) > 0.01
+
+
+def test_chunks_of_epochs_change_nothing_and_compile_one_step(convolved):
+    whole = follow(step_epochs, convolved)
+    compiled = epochs._one_step._cache_size()
+    jax.tree.map(np.testing.assert_array_equal, follow(step_epochs, convolved, (1, 2)), whole)
+    assert epochs._one_step._cache_size() == compiled
+
+
+def test_convolutions_step_on_the_host_and_dense_layers_are_scanned(convolved, monkeypatch):
+    called = []
+
+    def recorded(name):
+        def loop(loss, recipe, num_epochs, state, *_):
+            called.append(name)
+            return state, jnp.zeros((2, num_epochs))
+
+        return loop
+
+    for name in ("scan_epochs", "step_epochs"):
+        monkeypatch.setattr(epochs, name, recorded(name))
+    dense = problem(models.mlp((5,), 3, hidden=(4,)))
+    for loss, data, starts in (convolved, dense):
+        advance(loss, RECIPE, 1, initial_state(RECIPE, *starts, 20), keys.indexed(KEY, 0, 2), data, 0)
+    assert called == ["step_epochs", "scan_epochs"]
+
+
+def test_a_convolution_is_found_inside_other_programs_and_looked_for_once(convolved):
+    loss, data, starts = convolved
+    traced = []
+
+    def nested(weights, statistics, batch, key):
+        traced.append(None)
+        return jax.jit(jax.checkpoint(loss))(weights, statistics, batch, key)
+
+    state = initial_state(RECIPE, *starts, 20)
+    for _ in range(2):
+        assert is_slow_in_loops(nested, RECIPE, state, keys.indexed(KEY, 0, 2), data)
+    assert len(traced) == 1
+
+
+def test_accelerators_scan(convolved, monkeypatch):
+    loss, data, starts = convolved
+    monkeypatch.setattr(epochs.jax, "default_backend", lambda: "gpu")
+    assert not is_slow_in_loops(
+        loss, RECIPE, initial_state(RECIPE, *starts, 20), keys.indexed(KEY, 0, 2), data
+    )
+
+
+DEVICES = """
+import jax, numpy as np, sys
+sys.path.insert(0, sys.argv[1])
+from tests.inference.test_epochs import Convolved, follow, problem
+from symbnn import models
+from symbnn.inference.epochs import step_epochs
+state, losses = follow(step_epochs, problem(models.from_module(Convolved(), (5, 5, 1))))
+spread = {len(leaf.devices()) for leaf in jax.tree.leaves(state)}
+np.savez(sys.argv[2], losses, *jax.tree.leaves(state.weights), devices=len(jax.devices()), spread=max(spread))
+"""
+
+
+@pytest.mark.parametrize("num_devices", [2, 4])
+def test_members_or_examples_spread_over_devices_train_the_same(convolved, tmp_path, num_devices):
+    # Two members lie on two devices; on four devices, the eight examples of a batch do.
+    environment = {**os.environ, "XLA_FLAGS": f"--xla_force_host_platform_device_count={num_devices}"}
+    command = [sys.executable, "-c", DEVICES, str(Path(__file__).parents[2]), str(tmp_path / "trained.npz")]
+    subprocess.run(command, check=True, env=environment)
+    found = dict(np.load(tmp_path / "trained.npz"))
+    assert (found.pop("devices"), found.pop("spread")) == (num_devices, 1)
+    state, losses = follow(step_epochs, convolved)
+    for expected, got in zip([losses, *jax.tree.leaves(state.weights)], found.values(), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=2e-4, atol=2e-5)

@@ -1,0 +1,269 @@
+"""HMC: the conjugate posterior, energies in float32 at a million weights, and trouble that is told."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from symbnn import density, inference, tree
+from symbnn.inference import report
+from symbnn.inference.hmc import HMCState, build_kernel, default_trajectory, kinetic_difference, leapfrog
+from symbnn.inference.kernels import ChainDensity, Tuning, chain_density
+from symbnn.inference.report import Tally, verdict
+from tests.inference.cases import LinearModel, assert_moments, conjugate, linear_model, small_network
+
+HERE = inference.Placement(devices=jax.devices()[:2])
+SETTINGS = {"num_chains": 2, "num_burnin": 3, "step_size": 0.1, "num_steps": 4, "placement": HERE}
+
+
+class BaseRun(NamedTuple):
+    target: density.Target
+    fit: inference.Fit
+    reports: list[inference.Progress]
+
+
+@pytest.fixture(scope="module")
+def base_run() -> BaseRun:
+    """Two chains on a small classifier, with which several tests compare."""
+    model, batch = small_network()
+    target, reports = density.target(model, batch), []
+    method = inference.hmc(**SETTINGS, num_samples=8, chunk_size=4, progress=reports.append)
+    return BaseRun(target, method(jax.random.key(0), target), reports)
+
+
+def test_given_step_size_samples_the_conjugate_posterior():
+    case = conjugate(temperature=0.5)
+    method = inference.hmc(
+        num_chains=4, num_samples=600, num_burnin=30, step_size=0.03, num_steps=12, jitter=0.3, placement=HERE
+    )
+    fit = method(jax.random.key(0), case.target)
+    assert_moments(fit, case)
+    assert fit.diagnostics["verdict"] == "ok"
+
+
+@pytest.mark.slow
+def test_adapted_step_size_and_mass_sample_the_conjugate_posterior():
+    case = conjugate()
+    method = inference.hmc(
+        num_chains=4,
+        num_samples=600,
+        num_burnin=200,
+        trajectory=1.5,
+        jitter=0.3,
+        mass="diagonal",
+        placement=HERE,
+    )
+    fit = method(jax.random.key(0), case.target)
+    assert_moments(fit, case)
+    assert np.all((fit.diagnostics["acceptance"] > 0.6) & (fit.diagnostics["divergences"] == 0))
+
+
+def one_transition(dtype, position, momentum, step_size, num_steps):
+    """Energy error of one trajectory of a Gaussian with a likelihood on part of the weights."""
+    position, momentum = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), (position, momentum))
+    pull = ChainDensity(
+        lambda params: -0.5 * jnp.sum(jnp.square(params["b"] - 0.5)), density.gaussian_prior().log_probs, 1.0
+    )
+    mass = jax.tree.map(lambda leaf: jnp.ones((), dtype), position)
+    start = HMCState(position, *pull.likelihood_and_gradient(position))
+    end, last = leapfrog(start, momentum, jnp.asarray(step_size, dtype), num_steps, mass, pull)
+    gain = pull.difference(end.position, end.log_likelihood, position, start.log_likelihood)
+    return kinetic_difference(last, momentum, mass) - gain
+
+
+def test_acceptance_in_float32_at_a_million_weights():
+    """Same starts in float32 and float64: acceptance differs by less than 0.02, each time and on average."""
+    random = np.random.default_rng(0)
+    energies = jax.jit(one_transition, static_argnums=(0, 4))
+
+    def draw():
+        return {"a": random.normal(size=(1000, 999)), "b": random.normal(size=1000)}
+
+    differences = []
+    for _ in range(4):
+        start, momentum = jax.tree.map(lambda leaf: leaf.astype(np.float32), (draw(), draw()))
+        single = float(energies(jnp.float32, start, momentum, 0.08, 10))
+        with jax.enable_x64(True):
+            double = float(energies(jnp.float64, start, momentum, 0.08, 10))
+        differences.append(np.exp(-max(single, 0.0)) - np.exp(-max(double, 0.0)))
+    assert np.all(np.abs(differences) < 0.02)
+    assert np.abs(np.mean(differences)) < 0.01
+
+
+def test_leapfrog_goes_back_the_way_it_came():
+    model, batch = small_network()
+    target = density.target(model, batch)
+    chain = chain_density(target, target.log_likelihood)
+    position, momentum = target.init(jax.random.key(0)), target.init(jax.random.key(1))
+    mass = jax.tree.map(lambda leaf: jnp.asarray(2.0), position)
+
+    @jax.jit
+    def there_and_back(position, momentum):
+        start = HMCState(position, *chain.likelihood_and_gradient(position))
+        end, last = leapfrog(start, momentum, jnp.asarray(0.05), 7, mass, chain)
+        back = jax.tree.map(jnp.negative, last)
+        return leapfrog(end, back, jnp.asarray(0.05), 7, mass, chain)
+
+    end, last = there_and_back(position, momentum)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4), end.position, position)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, -b, atol=1e-4), last, momentum)
+
+
+@pytest.mark.slow
+def test_a_rejected_proposal_leaves_the_chain_where_it_is():
+    model, batch = small_network()
+    target = density.target(model, batch)
+    chain = chain_density(target, target.log_likelihood)
+    kernel = build_kernel(num_steps=3)
+    params = target.init(jax.random.key(0))
+    mass = jax.tree.map(lambda leaf: jnp.ones(()), params)
+    state = kernel.init(jax.random.key(0), params, chain)
+    new, info = jax.jit(
+        lambda key: kernel.step(key, state, Tuning(jnp.asarray(1e4), mass, jnp.ones(())), chain)
+    )(jax.random.key(1))
+    assert bool(info.is_divergent)
+    assert float(info.acceptance) == 0.0
+    jax.tree.map(np.testing.assert_array_equal, new, state)
+
+
+def test_default_trajectory_is_a_quarter_period_of_the_prior():
+    model, batch = small_network()
+    target = density.target(model, batch, prior=density.gaussian_prior(0.3), temperature=0.25)
+    assert default_trajectory(target) == pytest.approx(np.pi * 0.3 * 0.5 / 2)
+
+
+@pytest.mark.slow
+def test_default_trajectory_with_a_diagonal_mass_is_a_quarter_period_too():
+    """Draws of a narrow posterior are nearly independent; a twentieth of the way they would be copies."""
+    _, batch = small_network()
+    target = density.target(
+        linear_model(5),
+        batch._replace(targets=batch.inputs[:, :1]),
+        prior=density.gaussian_prior(0.05),
+        likelihood=density.gaussian(100.0),
+    )
+    method = inference.hmc(num_chains=2, num_samples=300, num_burnin=150, mass="diagonal", placement=HERE)
+    draws = np.asarray(method(jax.random.key(0), target).posterior.by_chain()["out"]["kernel"])
+    centred = draws - draws.mean((0, 1))
+    assert draws.std() == pytest.approx(0.05, rel=0.2)
+    assert np.mean(centred[:, 1:] * centred[:, :-1]) / np.mean(centred**2) < 0.3
+
+
+@pytest.mark.slow
+def test_thinned_draws_in_half_precision_are_every_other_draw_rounded(base_run):
+    """The key of a transition depends on its number alone, so thinning only skips; storage only rounds."""
+    storage = inference.Storage(dtype=jnp.bfloat16)
+    method = inference.hmc(**SETTINGS, num_samples=4, thinning=2, storage=storage)
+    thinned = method(jax.random.key(0), base_run.target).posterior.by_chain()
+    jax.tree.map(
+        lambda a, b: np.testing.assert_array_equal(a, b[:, 1::2].astype(jnp.bfloat16)),
+        thinned,
+        base_run.fit.posterior.by_chain(),
+    )
+
+
+@pytest.mark.slow
+def test_predictions_alone_are_those_of_the_draws(base_run):
+    target, fit, _ = base_run
+    storage = inference.Storage(collect="predictions", inputs=target.data.inputs)
+    method = inference.hmc(**SETTINGS, num_samples=8, chunk_size=3, storage=storage)
+    predicted = method(jax.random.key(0), target)
+    logits = jax.vmap(lambda w: target.model.apply(w, target.data.inputs))(fit.posterior.samples)
+    expected = jax.nn.softmax(logits).mean(0)
+    np.testing.assert_allclose(predicted.diagnostics["predictions"], expected, rtol=1e-5, atol=1e-6)
+    last = tree.take(fit.posterior.by_chain(), (slice(None), -1))
+    jax.tree.map(np.testing.assert_array_equal, predicted.posterior.samples, last)
+
+
+def test_progress_and_diagnostics(base_run):
+    target, fit, reports = base_run
+    assert [one[:3] for one in reports] == [("burn-in", 3, 3), ("sampling", 4, 8), ("sampling", 8, 8)]
+    assert fit.diagnostics["num_gradients"].tolist() == [11 * 4, 11 * 4]
+    log_densities = jax.jit(jax.vmap(target.log_density))(fit.posterior.samples).reshape(2, 8)
+    np.testing.assert_allclose(fit.diagnostics["log_density"], log_densities, rtol=1e-5)
+    assert {"acceptance", "step_size", "seconds"} <= reports[0].statistics.keys()
+
+
+def test_a_step_size_far_too_large_ends_with_a_message(base_run):
+    method = inference.hmc(**{**SETTINGS, "step_size": 1e3}, num_samples=100)
+    with pytest.raises(inference.SamplingError, match=r"all \d+ transitions of 2 chains diverged"):
+        method(jax.random.key(0), base_run.target)
+
+
+def test_chains_in_trouble_are_named():
+    zeros = np.zeros(3)
+    total = Tally(np.full(3, 100.0), np.array([80.0, 5.0, 80.0]), np.array([0, 0, 7.0]), zeros, zeros)
+    sentence = verdict(total, np.full(3, 0.5), np.array([4, 5, 6]))
+    assert sentence == (
+        "chain 5 accepted 5.0% of its proposals: step size 0.5 is too large; "
+        "chain 6: 7 of 100 transitions diverged"
+    )
+
+
+def test_trouble_is_a_warning(base_run, monkeypatch):
+    monkeypatch.setattr(report, "LOW_ACCEPTANCE", 1.1)
+    with pytest.warns(RuntimeWarning, match="chain 0 accepted"):
+        fit = inference.hmc(**SETTINGS, num_samples=8, chunk_size=4)(jax.random.key(0), base_run.target)
+    assert "chain 1 accepted" in fit.diagnostics["verdict"]
+
+
+def test_a_start_without_a_density_is_refused(base_run):
+    target = base_run.target
+    initial = jax.vmap(target.init)(jax.random.split(jax.random.key(5), 2))
+    initial["out"]["bias"] = initial["out"]["bias"].at[1].set(jnp.nan)
+    method = inference.hmc(num_chains=2, num_samples=1, step_size=0.1, initial=initial, placement=HERE)
+    with pytest.raises(ValueError, match=r"chains \[1\] start where the log-density"):
+        method(jax.random.key(0), target)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"num_chains": 0}, "num_chains must be at least 1"),
+        ({"num_samples": 0}, "num_samples must be at least 1"),
+        ({"step_size": -0.1}, "step_size must be positive"),
+        ({"num_steps": 3, "trajectory": 1.0}, "not both"),
+        ({"jitter": 1.0}, r"jitter must be in \[0, 1\)"),
+        ({"mass": "diagonal"}, "only happens with step_size=None"),
+        ({"max_num_steps": 5}, "max_num_steps steers the adaptation"),
+        ({"target_acceptance": 0.9}, "target_acceptance steers the adaptation"),
+        ({"step_size": None, "num_steps": 3, "max_num_steps": 5}, "nothing to bound"),
+        ({"thinning": 0}, "thinning must be at least 1"),
+        ({"chunk_size": 0}, "chunk_size must be at least 1"),
+        ({"storage": inference.Storage(collect="stored")}, "none was given"),
+        ({"storage": inference.Storage(collect="predictions")}, "go together"),
+        ({"storage": inference.Storage(dtype=jnp.int8)}, "floating-point"),
+        ({"storage": inference.Storage(collect="some")}, "collect must be"),
+    ],
+)
+def test_bad_settings_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        inference.hmc(**{"step_size": 0.1, **settings})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda p: tree.take(p, slice(0, 2)), r"'hidden/bias' must be \(3, 4\) of float32.*got \(2, 4\)"),
+        (lambda p: jax.tree.map(lambda a: a.astype(jnp.float16), p), "got .* of float16"),
+        (lambda p: {"hidden": p["hidden"]}, r"missing \['out/bias', 'out/kernel'\]"),
+    ],
+)
+def test_starts_that_do_not_match_are_refused(base_run, change, message):
+    target = base_run.target
+    initial = change(jax.vmap(target.init)(jax.random.split(jax.random.key(0), 3)))
+    with pytest.raises(ValueError, match=message):
+        inference.hmc(num_chains=3, step_size=0.1, initial=initial)(jax.random.key(0), target)
+
+
+def test_batch_statistics_are_refused():
+    _, batch = small_network()
+
+    def init(key):
+        return {"params": {"w": jnp.ones((5, 3))}, "batch_stats": {"mean": jnp.zeros(3)}}
+
+    model = LinearModel(init, lambda params, inputs: inputs @ params["params"]["w"], None)
+    with pytest.raises(ValueError, match="a batch statistic is no likelihood"):
+        inference.hmc(step_size=0.1)(jax.random.key(0), density.target(model, batch))

@@ -1,0 +1,109 @@
+"""MCLMC: the conjugate posterior, adjusted and not, and a start from trained networks."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from symbnn import density, inference
+from symbnn.inference.energy_variance import energy_variance
+from symbnn.inference.kernels import Info
+from tests.inference.cases import assert_moments, conjugate, small_network
+
+HERE = inference.Placement(devices=jax.devices()[:2])
+
+
+@pytest.mark.slow
+def test_unadjusted_samples_the_conjugate_posterior():
+    """With an energy variance of 5e-4 the bias is far below the standard error."""
+    case = conjugate()
+    method = inference.mclmc(
+        num_chains=4, num_samples=1000, num_burnin=1000, energy_variance=(1e-3, 5e-4), placement=HERE
+    )
+    fit = method(jax.random.key(0), case.target)
+    assert_moments(fit, case)
+    assert np.all(fit.diagnostics["divergences"] == 0)
+    assert np.all(fit.diagnostics["num_gradients"] == 2 * (1000 + 10 * 1000))
+
+
+@pytest.mark.slow
+def test_adjusted_samples_the_conjugate_posterior():
+    case = conjugate()
+    method = inference.mclmc(
+        num_chains=4,
+        num_samples=500,
+        num_burnin=300,
+        kernel="adjusted",
+        length=0.5,
+        thinning=4,
+        placement=HERE,
+    )
+    fit = method(jax.random.key(0), case.target)
+    assert_moments(fit, case)
+    assert np.all(fit.diagnostics["acceptance"] > 0.7)
+
+
+def test_step_size_settles_where_the_energy_has_the_wanted_variance():
+    """On a toy with Var ΔE / d = c ε⁶ the tuner must find ε = (wanted / c)^(1/6)."""
+    constant, dimension = 7.0, 10
+    params = {"w": jnp.zeros(dimension)}
+    tuner = energy_variance(
+        600, step_size=None, initial_step_size=1e-3, length=1.0, initial_length=1.0, variance=(0.5, 0.1)
+    )
+
+    @jax.jit
+    def run(key):
+        def body(index, carry):
+            tuning, state = carry
+            scale = jnp.sqrt(dimension * constant * tuning.step_size**6)
+            error = scale * jax.random.normal(jax.random.fold_in(key, index))
+            info = Info(jnp.ones(()), jnp.asarray(False), error, jnp.asarray(2), jnp.zeros(()))
+            return tuner.update(index, state, tuning, params, info)
+
+        return jax.lax.fori_loop(0, 600, body, tuner.init(params))[0].step_size
+
+    expected = (0.1 / constant) ** (1 / 6)
+    assert abs(float(run(jax.random.key(0))) / expected - 1) < 0.1
+
+
+@pytest.mark.slow
+def test_chains_start_from_an_ensemble_and_stay_near_it():
+    model, batch = small_network()
+    target = density.target(model, batch)
+    ensemble = jax.vmap(model.init)(jax.random.split(jax.random.key(0), 2))
+    method = inference.mclmc(
+        num_chains=2,
+        num_samples=2,
+        num_burnin=0,
+        step_size=1e-4,
+        length=1.0,
+        initial=ensemble,
+        placement=HERE,
+    )
+    fit = method(jax.random.key(0), target)
+    draws = fit.posterior.by_chain()
+    distances = jax.tree.map(lambda a, b: float(jnp.max(jnp.abs(a - b[:, None]))), draws, ensemble)
+    assert 0 < max(jax.tree.leaves(distances)) <= 20 * 1e-4 * 1.01
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"step_size": 0.0}, "step_size must be positive"),
+        ({"length": -1.0}, "length must be positive"),
+        ({"kernel": "corrected"}, "'unadjusted' or 'adjusted'"),
+        ({"energy_variance": (0.5, 0.0)}, "two positive numbers"),
+        ({"energy_variance": (0.5, 0.1), "step_size": 0.1}, "energy_variance steers the adaptation"),
+        ({"energy_variance": (0.5, 0.1), "kernel": "adjusted"}, "is for kernel='unadjusted'"),
+        ({"target_acceptance": 0.9}, "is for kernel='adjusted'"),
+    ],
+)
+def test_bad_settings_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        inference.mclmc(**settings)
+
+
+def test_settings_of_one_way_to_run_go_together():
+    inference.mclmc(step_size=0.1, length=1.0)
+    inference.mclmc(energy_variance=(0.3, 0.1))
+    inference.mclmc(kernel="adjusted", target_acceptance=0.8)

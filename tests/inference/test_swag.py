@@ -1,0 +1,92 @@
+"""SWAG: the moments of what SGD visits, as the formulas say."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from symbnn import density, inference, models, tree
+from symbnn.inference.swag import Moments, _gaussians, _update
+from symbnn.posteriors import FixedLeaves, GaussianMixture, LowRankGaussian
+from tests.inference.cases import conjugate, small_network
+from tests.inference.test_ensemble import Normalised
+
+KEY = jax.random.key(0)
+
+
+def test_moments_and_deviations_are_those_of_the_visited_weights():
+    visited = np.random.default_rng(0).normal(5.0, 0.1, size=(7, 2, 3)).astype(np.float32)
+    moments = Moments(*({"w": jnp.zeros((2, 3))} for _ in range(2)))
+    deviations = []
+    for count, weights in enumerate(visited):
+        moments, deviation = _update(moments, {"w": jnp.asarray(weights)}, count)
+        deviations.append(deviation)
+    posterior = _gaussians(moments, deviations[-4:], 7)
+    np.testing.assert_allclose(posterior.mean["w"], visited.mean(0), rtol=1e-6)
+    np.testing.assert_allclose(posterior.std["w"], visited.std(0) / np.sqrt(2), rtol=1e-3)
+    averages = np.cumsum(visited, axis=0) / np.arange(1, 8)[:, None, None]
+    expected = (visited - averages)[-4:] / np.sqrt(2 * 3)
+    np.testing.assert_allclose(posterior.factors["w"], np.moveaxis(expected, 0, 1), atol=2e-6)
+
+
+def test_the_mean_of_a_linear_model_is_the_mode():
+    """SGD around the minimum of a quadratic averages to it."""
+    case = conjugate()
+    start = {"out": {"kernel": jnp.asarray(case.mean, jnp.float32)[:, None]}}
+    fit = inference.swag(
+        rank=5, epochs=300, batch_size=5, learning_rate=2e-2, momentum=0.0, pretrain_epochs=0, initial=start
+    )(KEY, case.target)
+    assert isinstance(fit.posterior, LowRankGaussian)
+    assert fit.posterior.rank == 5
+    # Not exactly: weights at the ends of epochs are biased by the order of the learning rate.
+    error = np.abs(fit.posterior.mean["out"]["kernel"][:, 0] - case.mean) / np.sqrt(np.diag(case.covariance))
+    assert np.all(error < 0.15)
+    assert fit.diagnostics["loss"].shape == (300,)
+
+
+@pytest.mark.slow
+def test_nets_with_batch_statistics_and_many_modes():
+    _, batch = small_network()
+    target = density.target(models.from_module(Normalised(), (5,)), batch)
+    method = inference.swag(rank=2, epochs=3, batch_size=12, pretrain_epochs=2)
+    fit = inference.multimode(method, members=inference.ensemble(num_members=2, epochs=1, batch_size=12))(
+        KEY, target
+    )
+    assert isinstance(fit.posterior, GaussianMixture)
+    assert isinstance(fit.posterior.components, FixedLeaves)
+    drawn = fit.posterior.sample(KEY, 4)
+    assert drawn.keys() == {"params", "batch_stats"}
+    outputs = jax.vmap(lambda params: target.model.apply(params, batch.inputs))(drawn)
+    assert bool(jnp.all(jnp.isfinite(outputs)))
+    assert fit.diagnostics["members/loss"].shape == (2, 1)
+    # Statistics are those of the mean network: one forward pass over all data gives the same mean.
+    known = tree.take(fit.posterior.components.params, 0)
+    hidden = batch.inputs @ known["params"]["hidden"]["kernel"] + known["params"]["hidden"]["bias"]
+    np.testing.assert_allclose(known["batch_stats"]["norm"]["mean"], hidden.mean(0), atol=0.25)
+
+
+def test_divergence_is_said():
+    with pytest.warns(RuntimeWarning, match="swag: 1 of 1 members"):
+        inference.swag(rank=2, epochs=3, batch_size=20, learning_rate=1e20, pretrain_epochs=0)(
+            KEY, conjugate().target
+        )
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"rank": 1}, "rank must be a whole number of at least 2"),
+        ({"rank": 50, "epochs": 40}, "only 40 networks are collected"),
+        ({"pretrain_epochs": -1}, "pretrain_epochs"),
+        ({"batch_size": 30}, "only 20 data points"),
+    ],
+)
+def test_wrong_settings_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        inference.swag(**settings)(KEY, conjugate().target)
+
+
+def test_a_temperature_is_refused():
+    target = conjugate(temperature=0.5).target
+    with pytest.raises(ValueError, match="swag has no temperature"):
+        inference.swag(batch_size=10)(KEY, target)
