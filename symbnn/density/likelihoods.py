@@ -34,6 +34,8 @@ class Likelihood(NamedTuple):
     """Outputs that the network must have for these targets; None if any number will do."""
     has_labels: bool
     """Targets are class labels (n,), not real values (n, k)."""
+    spread: Callable[[Array], Array] | None = None
+    """Outputs -> standard deviation of a real-valued target (n, k); None where `predictive` says it all."""
 
 
 def categorical() -> Likelihood:
@@ -86,6 +88,7 @@ def gaussian(noise: float) -> Likelihood:
         sample=lambda key, means: means + noise * jax.random.normal(key, means.shape, means.dtype),
         num_outputs=lambda targets: targets.shape[-1],
         has_labels=False,
+        spread=lambda means: jnp.full_like(means, noise),
     )
 
 
@@ -108,4 +111,5 @@ def heteroscedastic() -> Likelihood:
         sample=sample,
         num_outputs=lambda targets: 2 * targets.shape[-1],
         has_labels=False,
+        spread=lambda outputs: jnp.exp(jnp.split(outputs, 2, axis=-1)[1]),
     )

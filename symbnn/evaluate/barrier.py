@@ -47,11 +47,6 @@ def misclassified(logits: Float[Array, "n c"], labels: Int[Array, " n"]) -> Floa
     return (jnp.argmax(logits, axis=-1) != labels).astype(jnp.float32)
 
 
-def squared_error(outputs: Float[Array, "n k"], targets: Float[Array, "n k"]) -> Float[Array, " n"]:
-    """Squared distance, for real targets."""
-    return jnp.sum(jnp.square(outputs - targets), axis=-1)
-
-
 def barrier(
     apply: Apply,
     params_a: Params,

@@ -5,8 +5,7 @@
 Confidence is the largest probability, and the means are over the actual confidences of a bin. Equal-width
 bins are [e_b, e_(b+1)) with e = linspace(0, 1, bins + 1) in float32, and confidence exactly 1 has a bin of
 its own, as torchmetrics has it. Adaptive bins hold equally many inputs; the first `n mod bins` hold one more.
-Classwise: one binary problem per class, averaged. In a binary problem confidence is P(y = 1) and accuracy the
-share of ones.
+Classwise: one binary problem per class, averaged; confidence is P(y = c), accuracy the share of that class.
 """
 
 from functools import partial, reduce
@@ -17,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from symbnn.evaluate.checks import binary_probabilities, checked, labels, probabilities
+from symbnn.evaluate.checks import checked, labels, probabilities
 from symbnn.evaluate.classification import is_most_probable
 
 
@@ -66,30 +65,6 @@ def classwise_ece(
 ) -> Float[Array, ""]:
     """Mean over classes of the binary calibration error of "is it this class", equal-width bins."""
     return classwise_gap(classwise_sums(probs, labels, bins), probs.shape[0])
-
-
-@checked(binary_probabilities, labels)
-@partial(jax.jit, static_argnames="bins")
-def binary_ece(probs: Float[Array, " n"], labels: Int[Array, " n"], *, bins: int = 15) -> Float[Array, ""]:
-    """Calibration error of P(y = 1) against the share of ones, as torchmetrics' binary task."""
-    return expected_gap(bin_sums(probs, labels, bins))
-
-
-@checked(binary_probabilities, labels)
-@partial(jax.jit, static_argnames="bins")
-def binary_mce(probs: Float[Array, " n"], labels: Int[Array, " n"], *, bins: int = 15) -> Float[Array, ""]:
-    """Largest gap over bins between mean P(y = 1) and the share of ones."""
-    return maximum_gap(bin_sums(probs, labels, bins))
-
-
-@checked(binary_probabilities, labels)
-@partial(jax.jit, static_argnames="bins")
-def binary_adaptive_ece(
-    probs: Float[Array, " n"], labels: Int[Array, " n"], *, bins: int = 15
-) -> Float[Array, ""]:
-    """Equal-mass calibration error of the predicted class, 1 if p > 1/2, with confidence max(p, 1 - p)."""
-    correct = (probs > 0.5) == (labels == 1)
-    return _equal_mass_gap(jnp.maximum(probs, 1.0 - probs), correct, bins)
 
 
 @checked(probabilities, labels)

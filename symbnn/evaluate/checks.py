@@ -75,16 +75,6 @@ def member_probabilities(name: str, value: Any, given: tuple[Any, ...] = ()) -> 
         _distributions(name, value)
 
 
-def binary_probabilities(name: str, value: Any, given: tuple[Any, ...] = ()) -> None:
-    """One number in [0, 1] per input: the probability of class 1."""
-    _float_array(name, value, ndim=1)
-    if _is_traced(value):
-        return
-    low, high = (float(bound) for bound in _bounds(value))
-    if not (low >= 0.0 and high <= 1.0):
-        raise ValueError(f"{name}: expected probabilities in [0, 1], got values in [{low:.6g}, {high:.6g}]")
-
-
 def same_shape(name: str, value: Any, given: tuple[Any, ...]) -> None:
     """Probabilities of the same shape as the first argument."""
     probabilities(name, value)
@@ -94,9 +84,8 @@ def same_shape(name: str, value: Any, given: tuple[Any, ...]) -> None:
 
 
 def labels(name: str, value: Any, given: tuple[Any, ...]) -> None:
-    """One integer in [0, classes) per row of the first argument (two classes if that is one-dimensional)."""
-    shape = np.shape(given[0])
-    rows, classes = (shape[-2], shape[-1]) if len(shape) > 1 else (shape[0], 2)
+    """One integer in [0, classes) per row of the first argument."""
+    rows, classes = np.shape(given[0])[-2:]
     if np.shape(value) != (rows,):
         raise ValueError(f"{name}: expected shape ({rows},), got {np.shape(value)}")
     if not jnp.issubdtype(_dtype(value), jnp.integer):

@@ -35,31 +35,16 @@ def brier(probs: Float[Array, "n c"], labels: Int[Array, " n"]) -> Float[Array, 
     return jnp.mean(jnp.square(1.0 - at_label) + others)
 
 
-@checked(probabilities, labels)
-@jax.jit
-def top_accuracy(
-    probs: Float[Array, "n c"], labels: Int[Array, " n"], *, k: int | Array = 5
-) -> Float[Array, ""]:
-    """Share of inputs whose label is among the `k` most probable classes."""
-    ahead = jnp.sum(~_is_not_ahead(probs, labels), axis=-1)
-    return jnp.mean(ahead < k, dtype=jnp.float32)
-
-
 def is_most_probable(probs: Float[Array, "n c"], labels: Int[Array, " n"]) -> Bool[Array, " n"]:
     """Whether each label is the most probable class (the first of equals); never where a number is NaN.
 
     The same as `argmax(probs) == labels` in one pass that XLA vectorises on CPUs, where its argmax is three
     times slower.
     """
-    return jnp.all(_is_not_ahead(probs, labels), axis=-1)
-
-
-def _is_not_ahead(probs: Float[Array, "n c"], labels: Int[Array, " n"]) -> Bool[Array, "n c"]:
-    """Classes that are ranked behind the label, and the label itself; the first of equals is ahead."""
     at_label, classes = label_probabilities(probs, labels)[:, None], jnp.arange(probs.shape[-1])
     is_behind = jnp.where(classes < labels[:, None], probs < at_label, probs <= at_label)
-    # Not by comparison: within a larger program XLA may round the two differently.
-    return is_behind | (classes == labels[:, None])
+    # The label itself not by comparison: within a larger program XLA may round the two differently.
+    return jnp.all(is_behind | (classes == labels[:, None]), axis=-1)
 
 
 def label_probabilities(probs: Float[Array, "n c"], labels: Int[Array, " n"]) -> Float[Array, " n"]:

@@ -6,7 +6,6 @@ The activations of a mean of two networks vary less than those of either (varian
   they are measured anew.
 - `repair` (REPAIR, Jordan et al. 2022, arXiv 2211.08403): give each pre-activation of the mean network the
   mean and standard deviation interpolated from the ends, by an affine change of the unit's own weights.
-- `rescale`: the standard deviation only, one factor per unit and no shift.
 """
 
 from collections.abc import Callable, Mapping
@@ -50,23 +49,7 @@ def recompute_statistics(train: Train, inputs: jax.Array, key: Key, *, block_inp
 
 def repair(preactivations: Preactivations, inputs: jax.Array) -> Correction:
     """Pre-activations with interpolated mean and standard deviation, layer after layer."""
-    return _renormalise(preactivations, inputs, _matched)
 
-
-def rescale(preactivations: Preactivations, inputs: jax.Array) -> Correction:
-    """Pre-activations with interpolated standard deviation, layer after layer; their means scale along."""
-    return _renormalise(preactivations, inputs, lambda bias, factor, found, wanted: factor * bias)
-
-
-def _matched(bias: jax.Array, factor: jax.Array, found: jax.Array, wanted: jax.Array) -> jax.Array:
-    return factor * (bias - found) + wanted
-
-
-def _renormalise(
-    preactivations: Preactivations,
-    inputs: jax.Array,
-    new_bias: Callable[[jax.Array, jax.Array, jax.Array, jax.Array], jax.Array],
-) -> Correction:
     def correct(a: Params, b: Params, weight: float | jax.Array, params: Params) -> Params:
         ends = [{name: _moments(z) for name, z in preactivations(end, inputs).items()} for end in (a, b)]
         for layer in ends[0]:
@@ -77,7 +60,7 @@ def _renormalise(
                 for at_a, at_b in zip(ends[0][layer], ends[1][layer], strict=True)
             )
             factor = wanted_std / jnp.maximum(std, 1e-8)
-            bias = new_bias(tree.named_leaves(params)[f"{layer}/bias"], factor, mean, wanted_mean)
+            bias = factor * (tree.named_leaves(params)[f"{layer}/bias"] - mean) + wanted_mean
             params = _with_layer(params, layer, factor, bias)
         return params
 

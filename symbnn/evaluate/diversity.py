@@ -2,7 +2,6 @@
 
     mutual information = H(mean_m p_m) - mean_m H(p_m)            in nats, not negative
     disagreement       = 1 - sum_c n_c (n_c - 1) / (M (M - 1))    share of pairs with different argmax
-    variation ratio    = 1 - share of members that vote for the argmax of the mean
 
 each averaged over inputs; `mutual_information_score` is the first input by input.
 """
@@ -43,21 +42,6 @@ def disagreement(member_probs: Float[Array, "members n c"]) -> Float[Array, ""]:
     votes = _votes(member_probs)
     same = jnp.sum(votes * (votes - 1.0), axis=-1) / (members * (members - 1))
     return 1.0 - jnp.mean(same)
-
-
-@checked(member_probabilities)
-@jax.jit
-def variation_ratio(member_probs: Float[Array, "members n c"]) -> Float[Array, ""]:
-    """Share of members that do not vote for the most probable class of the mean."""
-    winner = jnp.argmax(jnp.mean(member_probs, axis=0), axis=-1)
-    return jnp.mean(jnp.argmax(member_probs, axis=-1) != winner, dtype=jnp.float32)
-
-
-@checked(member_probabilities)
-@jax.jit
-def soft_variation_ratio(member_probs: Float[Array, "members n c"]) -> Float[Array, ""]:
-    """Probability that the mean gives to anything but its most probable class."""
-    return 1.0 - jnp.mean(jnp.max(jnp.mean(member_probs, axis=0), axis=-1))
 
 
 def _votes(member_probs: Float[Array, "members n c"]) -> Float[Array, "n c"]:

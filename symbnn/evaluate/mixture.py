@@ -2,106 +2,79 @@
 
     mean     = E_s[m_s]
     variance = E_s[v_s] + Var_s[m_s]                                 aleatoric + epistemic
-    log density of a target y = log 1/S sum_s prod_k N(y_k; m_sk, v_sk)
 
 Moments of blocks are merged as means and sums of squared deviations (Chan et al. 1979), not as raw second
 moments, so a large common offset costs no digits.
 """
 
-from typing import Any, NamedTuple
+import functools
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from symbnn.evaluate.predictive import BLOCK_INPUTS, BLOCK_SAMPLES
-from symbnn.evaluate.regression import normal_log_density
-from symbnn.evaluate.stream import Apply, Reduction, count_samples, fold
-from symbnn.types import Key
+from symbnn.density import Likelihood
+from symbnn.evaluate.stream import Reduction, widened
 
 
 class Mixture(NamedTuple):
-    """Per input and output `(n, k)`; the log-density of the targets `(n,)` if there were any."""
+    """Real-valued predictions `(inputs, outputs)`; the spreads are in units of the targets."""
 
     mean: jax.Array
-    variance: jax.Array
+    std: jax.Array
+    """Of a new target: std² = aleatoric² + epistemic²."""
     aleatoric: jax.Array
+    """Root mean square of the networks' noise."""
     epistemic: jax.Array
-    log_density: jax.Array | None
+    """Standard deviation of the networks' means."""
 
 
-class _Moments(NamedTuple):
+class Moments(NamedTuple):
+    """Sums over the networks of some blocks."""
+
     weight: jax.Array
     mean: jax.Array
     deviation: jax.Array
     noise: jax.Array
-    log_sum: jax.Array
+
+    def mixture(self) -> Mixture:
+        """The predictive of the networks seen so far."""
+        aleatoric, epistemic = self.noise / self.weight[:, None], self.deviation / self.weight[:, None]
+        return Mixture(self.mean, *map(jnp.sqrt, (aleatoric + epistemic, aleatoric, epistemic)))
 
 
-def predict_regression(
-    apply: Apply,
-    samples: Any,
-    inputs: Any,
-    *,
-    noise: float | jax.Array | None = None,
-    targets: Any = None,
-    block_samples: int = BLOCK_SAMPLES,
-    block_inputs: int = BLOCK_INPUTS,
-    key: Key | None = None,
-    num_samples: int | None = None,
-) -> Mixture:
-    """Mean, variance and log-density; without `noise` (a std) the outputs are means, then log-stds."""
-    count = count_samples(samples, key, num_samples)
-    rows = jnp.shape(inputs)[0]
-    stds = () if noise is None else (jnp.broadcast_to(jnp.asarray(noise, jnp.float32), (rows, 1)),)
-    wanted = jnp.zeros((rows, 1)) if targets is None else jnp.asarray(targets)
-    if wanted.ndim != 2 or wanted.shape[0] != rows:
-        raise ValueError(f"targets: expected shape ({rows}, outputs), got {wanted.shape}")
-    moments = fold(
-        apply,
-        samples,
-        inputs,
-        _REDUCTION,
-        wanted,
-        *stds,
-        block_samples=block_samples,
-        block_inputs=block_inputs,
-        key=key,
-        num_samples=num_samples,
-    )
-    aleatoric, epistemic = moments.noise / count, moments.deviation / count
-    log_density = None if targets is None else moments.log_sum - jnp.log(count)
-    return Mixture(moments.mean, aleatoric + epistemic, aleatoric, epistemic, log_density)
+def member(likelihood: Likelihood, outputs: jax.Array) -> Mixture:
+    """What one network alone predicts: noise, and no doubt about its own mean."""
+    assert likelihood.spread is not None
+    mean, std = likelihood.predictive(outputs), likelihood.spread(outputs)
+    return Mixture(mean, std, std, jnp.zeros_like(mean))
 
 
-def _summarise(outputs: jax.Array, weights: jax.Array, targets: jax.Array, *stds: jax.Array) -> _Moments:
-    if stds:
-        means, std = outputs, jnp.broadcast_to(stds[0], outputs.shape)
-    else:
-        means, log_stds = jnp.split(outputs, 2, axis=-1)
-        std = jnp.exp(log_stds)
-    total = jnp.sum(weights)
-    mean = jnp.tensordot(weights, means, axes=1) / total
-    log_density = jnp.sum(normal_log_density(targets, means, std), axis=-1)
-    return _Moments(
-        weight=jnp.full(mean.shape[0], total),
-        mean=mean,
-        deviation=jnp.tensordot(weights, jnp.square(means - mean), axes=1),
-        noise=jnp.tensordot(weights, jnp.square(std), axes=1),
-        log_sum=jax.nn.logsumexp(log_density, axis=0, b=weights[:, None]),
-    )
+@functools.lru_cache(maxsize=64)
+def moments_of(likelihood: Likelihood) -> Reduction:
+    """The reduction of outputs to `Moments`; the same object for the same likelihood, so compiled once."""
+
+    def summarise(outputs: jax.Array, weights: jax.Array) -> Moments:
+        each = member(likelihood, widened(outputs))
+        total = jnp.sum(weights)
+        mean = jnp.tensordot(weights, each.mean, axes=1) / total
+        return Moments(
+            weight=jnp.full(mean.shape[0], total),
+            mean=mean,
+            deviation=jnp.tensordot(weights, jnp.square(each.mean - mean), axes=1),
+            noise=jnp.tensordot(weights, jnp.square(each.std), axes=1),
+        )
+
+    return Reduction(summarise, _merge)
 
 
-def _merge(a: _Moments, b: _Moments) -> _Moments:
+def _merge(a: Moments, b: Moments) -> Moments:
     weight = a.weight + b.weight
     share = (b.weight / weight)[..., None]
     difference = b.mean - a.mean
-    return _Moments(
+    return Moments(
         weight=weight,
         mean=a.mean + share * difference,
         deviation=a.deviation + b.deviation + jnp.square(difference) * share * a.weight[..., None],
         noise=a.noise + b.noise,
-        log_sum=jnp.logaddexp(a.log_sum, b.log_sum),
     )
-
-
-_REDUCTION = Reduction(_summarise, _merge)

@@ -3,6 +3,7 @@
     probs = predict(model.apply, samples, inputs)                                  # (inputs, classes)
     probs = predict(model.apply, posterior, inputs, key=key, num_samples=200)      # drawn on the fly
     probs = predict(model.apply, empirical, inputs)                                # all its networks
+    mixture = predict(model.apply, samples, inputs, likelihood=density.gaussian(0.1))
 
 Draws that stay in a store (`chunks()`) are read chunk by chunk, and members come in that order.
 
@@ -16,8 +17,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import xlogy
-from jaxtyping import Array, Float
 
+from symbnn.density import Likelihood, categorical
+from symbnn.evaluate.mixture import Mixture, member, moments_of
 from symbnn.evaluate.stream import (
     Apply,
     Block,
@@ -27,13 +29,14 @@ from symbnn.evaluate.stream import (
     count_samples,
     fold,
     map_blocks,
+    widened,
 )
-from symbnn.names import lookup
 from symbnn.types import Key, Samples
 
 # 8 networks x 1,024 inputs keep a matrix multiply busy; at 512 units the activations take 16 MiB.
 BLOCK_SAMPLES = 8
 BLOCK_INPUTS = 1024
+CATEGORICAL = categorical()
 
 
 class Uncertainty(NamedTuple):
@@ -50,31 +53,48 @@ def predict(
     samples: Any,
     inputs: Any,
     *,
+    likelihood: Likelihood | None = None,
     block_samples: int = BLOCK_SAMPLES,
     block_inputs: int = BLOCK_INPUTS,
-    average: str = "probabilities",
     members: bool = False,
     key: Key | None = None,
     num_samples: int | None = None,
-) -> Float[Array, "*members inputs classes"]:
-    """Mean softmax over samples, or softmax of the mean logits; with `members`, each sample's softmax."""
-    reduction = lookup(_AVERAGES, average, "average")
+) -> Any:
+    """What the networks together predict: an equal mixture of what each of them predicts.
+
+    Args:
+        apply: `(params, inputs) -> outputs` of one network.
+        samples: Networks stacked along axis 0, a posterior that keeps its networks, or, with `key` and
+            `num_samples`, any posterior.
+        inputs: `(inputs, ...)`.
+        likelihood: What the outputs mean, one of `symbnn.density`; by default logits of classes.
+        block_samples: Networks that are applied at a time.
+        block_inputs: Inputs that they are applied to at a time.
+        members: Give what every network predicts, along a leading axis, instead of the mixture.
+        key: Draws from the posterior.
+        num_samples: How many draws.
+
+    Returns:
+        Probabilities `(inputs, classes)` for labels and 0/1 targets; for real-valued targets a `Mixture`,
+        whose mean and standard deviation are `(inputs, outputs)`.
+    """
+    likelihood = CATEGORICAL if likelihood is None else likelihood
     count = count_samples(samples, key, num_samples)
     if members:
         check_inputs(inputs, block_samples, block_inputs)
         stream = blocks(samples, block_samples, key=key, num_samples=num_samples)
-        return _in_order([_member_block(apply, block_inputs, block, inputs) for block in stream])
+        return _in_order([_member_block(apply, likelihood, block_inputs, block, inputs) for block in stream])
     total = fold(
         apply,
         samples,
         inputs,
-        reduction,
+        _sum_of(likelihood) if likelihood.spread is None else moments_of(likelihood),
         block_samples=block_samples,
         block_inputs=block_inputs,
         key=key,
         num_samples=num_samples,
     )
-    return total / count if average == "probabilities" else jax.nn.softmax(total / count)
+    return total / count if likelihood.spread is None else total.mixture()
 
 
 def predict_uncertainty(
@@ -105,20 +125,21 @@ def predict_uncertainty(
 
 
 def _weighted_sum(values: jax.Array, weights: jax.Array) -> jax.Array:
-    return jnp.tensordot(weights, _widened(values), axes=1)
+    return jnp.tensordot(weights, widened(values), axes=1)
 
 
-def _widened(values: jax.Array) -> jax.Array:
-    """At least float32: a softmax in half precision does not sum to one."""
-    return values.astype(jnp.promote_types(values.dtype, jnp.float32))
+@functools.lru_cache(maxsize=64)
+def _sum_of(likelihood: Likelihood) -> Reduction:
+    """The sum of the networks' probabilities; the same object for the same likelihood, so compiled once."""
 
+    def summarise(outputs: jax.Array, weights: jax.Array) -> jax.Array:
+        return _weighted_sum(likelihood.predictive(widened(outputs)), weights)
 
-def _sum_probabilities(logits: jax.Array, weights: jax.Array) -> jax.Array:
-    return _weighted_sum(jax.nn.softmax(_widened(logits)), weights)
+    return Reduction(summarise, _add)
 
 
 def _sum_entropies(logits: jax.Array, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
-    log_probs = jax.nn.log_softmax(_widened(logits))
+    log_probs = jax.nn.log_softmax(widened(logits))
     probs = jnp.exp(log_probs)
     entropy = -jnp.sum(jnp.where(probs > 0, probs * log_probs, 0.0), axis=-1)
     return _weighted_sum(probs, weights), _weighted_sum(entropy, weights)
@@ -128,30 +149,31 @@ def _add(a: Any, b: Any) -> Any:
     return jax.tree.map(jnp.add, a, b)
 
 
-_AVERAGES = {
-    "probabilities": Reduction(_sum_probabilities, _add),
-    "logits": Reduction(_weighted_sum, _add),
-}
 _ENTROPIES = Reduction(_sum_entropies, _add)
 
 
-def _member_block(apply: Apply, block_inputs: int, block: Block, inputs: Any) -> jax.Array:
-    """`(devices, new members, inputs, classes)` of one block."""
-    probs = _member_probs(apply, block_inputs, block.samples, jnp.asarray(inputs))
+def _member_block(
+    apply: Apply, likelihood: Likelihood, block_inputs: int, block: Block, inputs: Any
+) -> jax.Array | Mixture:
+    """`(devices, new members, inputs, ...)` of one block."""
+    each = _members(apply, likelihood, block_inputs, block.samples, jnp.asarray(inputs))
     size = block.weights.shape[0]
     counted = size - int(block.weights.sum())
-    return probs.reshape(-1, size, *probs.shape[1:])[:, counted:]
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, size, *leaf.shape[1:])[:, counted:], each)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _member_probs(apply: Apply, block_inputs: int, samples: Samples, inputs: jax.Array) -> jax.Array:
-    def rows(inputs: jax.Array) -> jax.Array:
-        return jax.nn.softmax(_widened(jax.vmap(apply, in_axes=(0, None), out_axes=1)(samples, inputs)))
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def _members(
+    apply: Apply, likelihood: Likelihood, block_inputs: int, samples: Samples, inputs: jax.Array
+) -> jax.Array | Mixture:
+    def rows(inputs: jax.Array) -> Any:
+        outputs = widened(jax.vmap(apply, in_axes=(0, None), out_axes=1)(samples, inputs))
+        return likelihood.predictive(outputs) if likelihood.spread is None else member(likelihood, outputs)
 
-    return jnp.moveaxis(map_blocks(rows, (inputs,), block_inputs), 0, 1)
+    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, 1), map_blocks(rows, (inputs,), block_inputs))
 
 
-def _in_order(parts: list[jax.Array]) -> jax.Array:
+def _in_order(parts: list[Any]) -> Any:
     """Blocks joined per device, then devices one after the other: the order of the samples."""
-    joined = jnp.concatenate(parts, axis=1)
-    return joined.reshape(-1, *joined.shape[2:])
+    joined = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=1), *parts)
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), joined)

@@ -2,14 +2,12 @@
 
 With inputs sorted by confidence, the risk at coverage k/n is r_k = (errors among the k most confident) / k.
 
-    AURC  = trapezoid of r_k over coverage k/n, k = 1..n, divided by 1 - 1/n      (Geifman, El-Yaniv 2017)
-    AUGRC = the same of k/n r_k                                                 (Traub et al. 2024)
+    AURC = trapezoid of r_k over coverage k/n, k = 1..n, divided by 1 - 1/n      (Geifman, El-Yaniv 2017)
 
 Inputs of equal confidence have no order. Each counts as the mean of its tie group, which is exactly the mean
 over all orders (r_k is linear in the errors), so the value does not depend on how the inputs were listed.
 """
 
-import math
 from functools import partial
 from typing import NamedTuple
 
@@ -41,40 +39,6 @@ def aurc(probs: Float[Array, "n c"], labels: Int[Array, " n"]) -> Float[Array, "
     """Area under the risk-coverage curve: 0 is perfect, the error rate is chance."""
     curve = _curve(probs, labels)
     return _area(curve.risk)
-
-
-@checked(probabilities, labels)
-@jax.jit
-def augrc(probs: Float[Array, "n c"], labels: Int[Array, " n"]) -> Float[Array, ""]:
-    """Area under the generalised risk-coverage curve: the share of all inputs that is answered wrongly."""
-    curve = _curve(probs, labels)
-    return _area(curve.coverage * curve.risk)
-
-
-@checked(probabilities, labels)
-def risk_at_coverage(
-    probs: Float[ArrayLike, "n c"], labels: Int[ArrayLike, " n"], *, coverage: float = 0.8
-) -> Float[Array, ""]:
-    """Risk among the ceil(n coverage) most confident inputs."""
-    if not 0.0 < coverage <= 1.0:
-        raise ValueError(f"coverage: expected a share in (0, 1], got {coverage}")
-    risk = _curve(probs, labels).risk
-    # The product may lie a rounding above a whole number: 0.07 * 100 > 7.
-    answered = math.ceil(risk.size * coverage * (1.0 - 1e-12))
-    return jax.lax.dynamic_index_in_dim(risk, answered - 1, keepdims=False)
-
-
-@checked(probabilities, labels)
-@jax.jit
-def coverage_at_risk(
-    probs: Float[Array, "n c"], labels: Int[Array, " n"], *, risk: float | Array = 0.05
-) -> Float[Array, ""]:
-    """Largest coverage whose risk is at most `risk`; NaN if there is none."""
-    curve = _curve(probs, labels)
-    # Averaged tie groups are rounded: forgive that much, which is less than one error in a million inputs.
-    allowed = curve.risk <= risk * (1.0 + 1e-6)
-    best = jnp.max(jnp.where(allowed, curve.coverage, 0.0))
-    return jnp.where(jnp.any(allowed), best, jnp.nan)
 
 
 @jax.jit

@@ -243,6 +243,11 @@ def map_blocks(function: Callable[..., Any], arrays: tuple[jax.Array, ...], size
     return lax.scan(body, empty, starts)[0]
 
 
+def widened(values: jax.Array) -> jax.Array:
+    """At least float32: a softmax in half precision does not sum to one."""
+    return values.astype(jnp.promote_types(values.dtype, jnp.float32))
+
+
 @functools.partial(jax.jit, static_argnums=0)
 def _merge(reduction: Reduction, total: Any, new: Any) -> Any:
     return reduction.merge(total, new)

@@ -1,10 +1,9 @@
 """Keeping things: atomic, checked artefacts; never pickle."""
 
 from symbnn.io.arviz import to_arviz
-from symbnn.io.checkpoints import iterate_checkpoints, load_checkpoints
+from symbnn.io.checkpoints import iterate_checkpoints
 from symbnn.io.chunks import ChunkStore
 from symbnn.io.files import ArtefactError, ForeignFileError
-from symbnn.io.lines import append_line, read_lines
 from symbnn.io.posterior import load_posterior, save_posterior
 from symbnn.io.sharded import load_sharded, save_sharded
 from symbnn.io.shared import SharedTables, load_shared, save_shared
@@ -20,16 +19,13 @@ __all__ = [
     "Shard",
     "SharedTables",
     "Zoo",
-    "append_line",
     "from_torch",
     "iterate_checkpoints",
-    "load_checkpoints",
     "load_posterior",
     "load_safetensors",
     "load_sharded",
     "load_shared",
     "load_tree",
-    "read_lines",
     "read_metadata",
     "save_posterior",
     "save_safetensors",

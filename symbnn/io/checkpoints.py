@@ -25,7 +25,7 @@ from symbnn.io.files import ArtefactError, problem
 from symbnn.io.torch_layers import LayerMap
 from symbnn.io.torch_weights import IGNORED, from_torch, to_torch
 from symbnn.models import Model
-from symbnn.types import Params, Samples
+from symbnn.types import Params
 
 # One folder in front is allowed, as `tar` makes it when a folder is packed.
 MEMBER = re.compile(r"(?:\./)?(?:[A-Za-z0-9][\w.-]*/)?version_(\d{1,9})\.safetensors")
@@ -55,25 +55,6 @@ def iterate_checkpoints(
         yield version, _params(path, name, content, model, layers, expected)
     if not seen:
         raise problem(path, expected="members version_0.safetensors, ...", found="none", advice=ADVICE)
-
-
-def load_checkpoints(
-    path: str | Path, model: Model, layers: str | LayerMap, *, max_networks: int | None = None
-) -> tuple[Samples, np.ndarray]:
-    """Checkpoints of an archive as samples, in order of their versions, and the versions.
-
-    `max_networks` stops after so many members; to go through more than memory holds, use
-    `iterate_checkpoints`.
-    """
-    if max_networks is not None and max_networks < 1:
-        raise ValueError(f"max_networks must be positive; got {max_networks}")
-    found: dict[int, Params] = {}
-    for version, params in iterate_checkpoints(path, model, layers):
-        found[version] = params
-        if len(found) == max_networks:
-            break
-    versions = sorted(found)
-    return tree.stack([found[version] for version in versions]), np.array(versions)
 
 
 def _members(path: Path, limit: int) -> Iterator[tuple[str, bytes]]:

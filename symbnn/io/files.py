@@ -35,7 +35,12 @@ def replacing(path: Path) -> Iterator[Path]:
     part = path.parent / f".{path.name}.{secrets.token_hex(4)}{PART_SUFFIX}"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        # Made here for the permissions that the user's umask gives: safetensors makes files that only their
+        # owner may read.
+        part.touch(exist_ok=False)
+        mode = part.stat().st_mode
         yield part
+        part.chmod(mode)
         _flush(part)
         os.replace(part, path)
         _flush(path.parent)

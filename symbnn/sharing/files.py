@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from symbnn import tree
-from symbnn.io.files import ArtefactError, problem
-from symbnn.io.shared import SharedTables, load_shared, save_shared
+from symbnn.io import ArtefactError, SharedTables, load_shared, save_shared
+from symbnn.io.files import problem
 from symbnn.sharing.layout import Layout
 from symbnn.sharing.posterior import SharedWeights
 

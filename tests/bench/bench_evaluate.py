@@ -114,9 +114,6 @@ def metrics_row() -> Row:
         evaluate.adaptive_ece,
         evaluate.classwise_ece,
         evaluate.aurc,
-        evaluate.augrc,
-        evaluate.risk_at_coverage,
-        evaluate.coverage_at_risk,
     )
 
     def everything() -> list[jax.Array]:

@@ -18,10 +18,7 @@ LABEL_METRICS = [
     evaluate.adaptive_ece,
     evaluate.classwise_ece,
     evaluate.aurc,
-    evaluate.augrc,
-    evaluate.risk_at_coverage,
-    evaluate.coverage_at_risk,
-    evaluate.threshold_scores,
+    evaluate.risk_coverage_curve,
 ]
 
 
@@ -60,8 +57,6 @@ def test_other_boundaries():
         evaluate.fpr_at(np.float32([0.0]), np.float32([1.0]), recall=1.5)
     with pytest.raises(ValueError, match=r"member_probs: expected shape \(members, inputs, classes\)"):
         evaluate.mutual_information(PROBS)
-    with pytest.raises(ValueError, match=r"probs: expected probabilities in \[0, 1\]"):
-        evaluate.binary_ece(np.float32([0.5, 1.5]), LABELS)
     with pytest.raises(ValueError, match="bins: expected between 1 and the 2 inputs, got 15"):
         evaluate.adaptive_ece(PROBS, LABELS, bins=15)
     with pytest.raises(ValueError, match="stds: expected positive numbers, got 0"):

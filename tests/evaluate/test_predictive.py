@@ -50,13 +50,6 @@ def test_block_sizes_do_not_matter(samples, inputs, logits, block_samples, block
     np.testing.assert_allclose(probs, softmax(logits).mean(0), atol=1e-6)
 
 
-def test_averaging_logits_is_another_predictive(samples, inputs, logits):
-    probs = evaluate.predict(apply, samples, inputs, average="logits", block_samples=5, block_inputs=10)
-    np.testing.assert_allclose(probs, softmax(logits.mean(0)), atol=1e-6)
-    with pytest.raises(ValueError, match="did you mean 'logits'"):
-        evaluate.predict(apply, samples, inputs, average="logit")
-
-
 @pytest.mark.parametrize(("block_samples", "block_inputs"), [(5, 10), (12, 23), (1, 4)])
 def test_members_come_in_the_order_of_the_samples(samples, inputs, logits, block_samples, block_inputs):
     probs = evaluate.predict(

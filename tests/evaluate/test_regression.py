@@ -1,6 +1,5 @@
-"""Real-valued predictions: closed forms against scipy, streamed mixtures against all samples at once."""
+"""Metrics of real-valued predictions against scipy and loops."""
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
@@ -78,44 +77,3 @@ def test_quantile_calibration():
     levels = np.linspace(0.05, 0.95, 15)
     gaps = [abs(np.mean(np.abs(2 * cdf - 1) <= level) - level) for level in levels]
     np.testing.assert_allclose(evaluate.quantile_calibration(cdf), np.mean(gaps), atol=1e-6)
-
-
-def linear(params, inputs):
-    return inputs @ params["kernel"] + params["bias"]
-
-
-@pytest.fixture(scope="module")
-def networks():
-    return {
-        "kernel": jnp.asarray(RANDOM.normal(size=(9, 3, 4)), jnp.float32),
-        # A large common offset: raw second moments would lose all digits of the variance.
-        "bias": jnp.asarray(1e3 * np.array([1, 1, 0, 0]) + RANDOM.normal(size=(9, 4)) * 0.3, jnp.float32),
-    }
-
-
-@pytest.mark.parametrize("block_samples", [2, 9])
-def test_streamed_mixture(networks, block_samples):
-    inputs = np.float32(RANDOM.normal(size=(13, 3)))
-    targets = np.float32(1e3 + RANDOM.normal(size=(13, 2)))
-    outputs = np.stack([np.asarray(linear({k: v[s] for k, v in networks.items()}, inputs)) for s in range(9)])
-    means, stds = outputs[..., :2].astype(np.float64), np.exp(outputs[..., 2:].astype(np.float64))
-    result = evaluate.predict_regression(
-        linear, networks, inputs, targets=targets, block_samples=block_samples, block_inputs=5
-    )
-    np.testing.assert_allclose(result.mean, means.mean(0), rtol=1e-6)
-    np.testing.assert_allclose(result.epistemic, means.var(0), rtol=1e-3)
-    np.testing.assert_allclose(result.aleatoric, (stds**2).mean(0), rtol=1e-5)
-    np.testing.assert_allclose(result.variance, means.var(0) + (stds**2).mean(0), rtol=1e-3)
-    log_density = stats.norm.logpdf(targets, means, stds).sum(-1)
-    expected = np.log(np.mean(np.exp(log_density - log_density.max(0)), axis=0)) + log_density.max(0)
-    np.testing.assert_allclose(result.log_density, expected, rtol=1e-3, atol=1e-2)
-
-
-def test_known_noise_and_no_targets(networks):
-    inputs = np.float32(RANDOM.normal(size=(4, 3)))
-    result = evaluate.predict_regression(linear, networks, inputs, noise=0.5)
-    assert result.mean.shape == (4, 4)
-    assert result.log_density is None
-    np.testing.assert_allclose(result.aleatoric, 0.25, atol=1e-6)
-    with pytest.raises(ValueError, match=r"targets: expected shape \(4, outputs\), got \(4,\)"):
-        evaluate.predict_regression(linear, networks, inputs, targets=np.zeros(4, np.float32))

@@ -116,8 +116,12 @@ def test_barriers_of_stacked_pairs(batch):
 def test_barrier_with_other_losses_and_bad_arguments(batch):
     a, b = network(jax.random.key(0)), network(jax.random.key(1))
     targets = np.float32(RANDOM.normal(size=(37, 3)))
+
+    def squared_error(outputs, targets):
+        return jnp.sum(jnp.square(outputs - targets), axis=-1)
+
     result = evaluate.barrier(
-        apply, a, b, (batch[0], targets), points=2, loss=evaluate.squared_error, error=evaluate.squared_error
+        apply, a, b, (batch[0], targets), points=2, loss=squared_error, error=squared_error
     )
     expected = np.mean(np.sum((apply(a, batch[0]) - targets) ** 2, axis=1))
     np.testing.assert_allclose(result.loss[0], expected, rtol=1e-5)
@@ -147,10 +151,6 @@ def test_repair_gives_the_mean_network_the_statistics_of_the_ends(batch):
     repaired = evaluate.repair(preactivations, inputs)(a, b, 0.25, middle)
     np.testing.assert_allclose(moments(repaired, inputs)[0], wanted[0], atol=1e-5)
     np.testing.assert_allclose(moments(repaired, inputs)[1], wanted[1], rtol=1e-5)
-    rescaled = evaluate.rescale(preactivations, inputs)(a, b, 0.25, middle)
-    np.testing.assert_allclose(moments(rescaled, inputs)[1], wanted[1], rtol=1e-5)
-    factor = moments(rescaled, inputs)[1] / moments(middle, inputs)[1]
-    np.testing.assert_allclose(moments(rescaled, inputs)[0], factor * moments(middle, inputs)[0], atol=1e-5)
     curve = evaluate.barrier(apply, a, b, batch, points=3, correct=evaluate.repair(preactivations, inputs))
     plain = evaluate.barrier(apply, a, b, batch, points=3)
     np.testing.assert_allclose(curve.loss[jnp.array([0, 2])], plain.loss[jnp.array([0, 2])], rtol=1e-4)

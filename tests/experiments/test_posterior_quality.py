@@ -1,6 +1,7 @@
 """The study of posterior quality: images out of distribution, symmetries removed, every method, findings."""
 
 import dataclasses
+import json
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +22,7 @@ from configs.posterior_quality import (
 from experiments.harness import rundir
 from experiments.posterior_quality import findings, results, scores, study
 from experiments.posterior_quality import problem as problems
-from symbnn import data, evaluate, io, symmetry
+from symbnn import data, evaluate, symmetry
 
 DEBUG = CONFIGS["debug"][1]
 TINY = dataclasses.replace(
@@ -156,7 +157,7 @@ def test_every_method_against_both_references_and_again_from_its_stages(tmp_path
     labels = [row.name for row in table.rows]
     assert len(labels) == 2 * len(METHODS) + 3
     assert labels.count("HMC, 2 modes") == labels.count("reference HMC chains") == 1
-    records = io.read_lines(tmp_path / "metrics.jsonl")
+    records = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert all(record["value"] is None or np.isfinite(record["value"]) for record in records)
     text = (tmp_path / "table.md").read_text()
     assert "MMD² to the reference HMC chains by layer" in text

@@ -64,13 +64,17 @@ def one_finished(tmp_path_factory):
     return SMALL, directory
 
 
+def read_lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
 def test_a_run_leaves_everything_behind(finished):
     study, directory = finished
     description = json.loads((directory / "run.json").read_text())
     assert description["study"] == study
     assert description["config"]["seed"] == description["seed"] == 0
     assert {"versions", "devices", "git_commit", "python", "command"} <= description.keys()
-    records = io.read_lines(directory / "metrics.jsonl")
+    records = read_lines(directory / "metrics.jsonl")
     assert records
     assert all({"table", "row", "column", "value"} <= record.keys() for record in records)
     assert "|" in (directory / "table.md").read_text()
@@ -86,8 +90,8 @@ def test_the_numbers_are_those_that_were_kept(finished):
     expected, found = (
         {(record["table"], record["row"], record["column"]): record["value"] for record in records}
         for records in (
-            io.read_lines(ROOT / "results" / "debug" / f"{study}.jsonl"),
-            io.read_lines(directory / "metrics.jsonl"),
+            read_lines(ROOT / "results" / "debug" / f"{study}.jsonl"),
+            read_lines(directory / "metrics.jsonl"),
         )
     )
     assert found.keys() == expected.keys()

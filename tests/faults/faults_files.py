@@ -166,13 +166,6 @@ def _chunks(folder: Path) -> tuple[Reader, list[Path]]:
     return read, sorted((folder / "chunks").iterdir())
 
 
-def _lines(folder: Path) -> tuple[Reader, list[Path]]:
-    path = folder / "metrics.jsonl"
-    for value in range(5):
-        io.append_line(path, {"row": "accuracy", "value": value})
-    return lambda: io.read_lines(path), [path]
-
-
 def _weights(folder: Path) -> tuple[Reader, list[Path]]:
     path = folder / "weights.safetensors"
     io.save_safetensors(path, {"fc.weight": np.ones((3, 4), np.float32), "fc.bias": np.zeros(3, np.float32)})
@@ -192,6 +185,5 @@ ARTEFACTS: dict[str, Callable[[Path], tuple[Reader, list[Path]]]] = {
     "trees (safetensors)": _tree,
     "posteriors": _posterior,
     "chunks of draws": _chunks,
-    "lines of metrics": _lines,
     "weights of other frameworks": _weights,
 }

@@ -108,7 +108,7 @@ def _networks() -> Any:
 def _archive(folder: Path) -> tuple[Reader, list[Path]]:
     networks = _networks()
     path = archive(folder / "a.tgz", [good(networks, index) for index in range(3)])
-    return lambda: io.load_checkpoints(path, MODEL, "optunet"), [path]
+    return lambda: list(io.iterate_checkpoints(path, MODEL, "optunet")), [path]
 
 
 def _zoo(folder: Path) -> tuple[Reader, list[Path]]:
@@ -141,7 +141,8 @@ def _members() -> Fault:
         folder.mkdir()
         for kind in HOSTILE.values():
             path = archive(folder / "a.tgz", [good(networks, 5), kind(networks)])
-            outcome = attempt(lambda path=path: io.load_checkpoints(path, MODEL, "optunet"), io.ArtefactError)
+            checkpoints = io.iterate_checkpoints(path, MODEL, "optunet")
+            outcome = attempt(lambda checkpoints=checkpoints: list(checkpoints), io.ArtefactError)
             found = [path.name for path in Path(name).rglob("*")]
             survived += outcome == "refused" and found == ["inside", "a.tgz"]
     note = "refused by name; nothing is ever unpacked to the disk"
@@ -212,7 +213,7 @@ def _code() -> Fault:
         for part in ("train", "test"):
             for kind in ("imgs", "labels"):
                 (folder / "kmnist" / f"kmnist-{part}-{kind}.npz").write_bytes(file.getvalue())
-        for path in ("a.safetensors", "a.tgz", "a.jsonl", "chunks/manifest.json", "zoo.json"):
+        for path in ("a.safetensors", "a.tgz", "chunks/manifest.json", "zoo.json"):
             (folder / path).write_bytes(plain)
         readers: list[Reader] = [
             lambda: data.load("kmnist", data_dir=folder),
@@ -220,15 +221,13 @@ def _code() -> Fault:
             lambda: io.load_posterior(folder / "a.safetensors"),
             lambda: io.load_safetensors(folder / "a.safetensors"),
             lambda: io.load_shared(folder / "a.safetensors"),
-            lambda: io.load_checkpoints(folder / "a.tgz", MODEL, "optunet"),
-            lambda: io.read_lines(folder / "a.jsonl"),
+            lambda: list(io.iterate_checkpoints(folder / "a.tgz", MODEL, "optunet")),
             lambda: io.ChunkStore(folder / "chunks").open({}),
             lambda: io.Zoo(folder).verify(),
         ]
         survived = 0
         for read in readers:
-            # A pickle of one line has no newline, so to the reader of lines it is a torn last line.
-            survived += attempt(read, (data.DataError, io.ArtefactError)) in ("refused", "")
+            survived += attempt(read, (data.DataError, io.ArtefactError)) == "refused"
             survived -= mark.exists()
     return Fault("pickles in place of files", len(readers), survived, "none is unpickled")
 
