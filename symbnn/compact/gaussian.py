@@ -7,6 +7,7 @@ X = U S Vᵀ of n networks, weights = mean + Bz with B = V S / √(n-1).
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 from symbnn import tree
 from symbnn.posteriors import DiagonalGaussian, LowRankGaussian
@@ -25,7 +26,12 @@ def gaussian(samples: Samples) -> DiagonalGaussian:
 
 
 def low_rank(samples: Samples, rank: int | None = None) -> LowRankGaussian:
-    """Mean and `rank` leading principal directions (all n - 1 by default: the exact covariance)."""
+    """Mean and `rank` leading principal directions (all n - 1 by default: the exact covariance).
+
+    Args:
+        samples: At least two networks.
+        rank: Directions to keep, from 1 to the number of networks less one.
+    """
     count = tree.num_samples(samples)
     _require_some(count, minimum=2)
     rank = count - 1 if rank is None else rank
@@ -39,13 +45,19 @@ def low_rank(samples: Samples, rank: int | None = None) -> LowRankGaussian:
         for flat in (leaf.reshape(count, -1) for leaf in jax.tree.leaves(centred))
     )
     _, vectors = jnp.linalg.eigh(gram)
-    leading = vectors[:, ::-1][:, :rank] / jnp.sqrt(count - 1.0)
+    leading = _with_signs(vectors[:, ::-1][:, :rank]) / jnp.sqrt(count - 1.0)
     return LowRankGaussian(
         mean=mean,
         factors=jax.tree.map(
             lambda leaf: jnp.einsum("nr,n...->r...", leading, leaf).astype(leaf.dtype), centred
         ),
     )
+
+
+def _with_signs(vectors: Float[Array, "n rank"]) -> Float[Array, "n rank"]:
+    """Directions whose entry of largest magnitude is positive: `eigh` gives other signs on other machines."""
+    largest = jnp.argmax(jnp.abs(vectors), axis=0, keepdims=True)
+    return vectors * jnp.sign(jnp.take_along_axis(vectors, largest, axis=0))
 
 
 def _require_some(count: int, *, minimum: int) -> None:

@@ -5,6 +5,9 @@ are split in half, draws replaced by normal scores of their pooled ranks (bulk) 
 and 95 % quantiles (tail), and the number of effective draws is found from the autocorrelation summed over
 Geyer's initial monotone sequence of pairs.
 
+BlackJAX's versions are twice as slow (20 s against 9 s for 4 chains of 400 draws of 4,096 quantities), and
+their ESS is not ArviZ's: 1 % off for chains that stay apart, 18 % in the tail of draws with ties.
+
 A quantity that never moves has no variance to compare. If all chains sit at the same value it has converged,
 R-hat = 1 and every draw counts; if they sit at different values R-hat = infinity and no draw counts.
 """
@@ -115,7 +118,8 @@ def _ess(halves: Draws) -> PerQuantity:
     time = -1 + 2 * monotone.sum(0) + jnp.where(2 * count < length, extra, 0.0)
     time = jnp.maximum(time, 1 / jnp.log10(total))
     # Constant, as the indicator of a quantile that many draws share: nothing to estimate, every draw counts.
-    return jnp.where(pooled > 0, total / time, float(total))
+    # Seen in the draws themselves: a mean that is rounded leaves a variance.
+    return jnp.where(halves.max((0, 1)) > halves.min((0, 1)), total / time, float(total))
 
 
 def _autocovariance(halves: Draws) -> Float[Array, "chains lags quantities"]:
