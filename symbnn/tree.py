@@ -46,7 +46,7 @@ def num_samples(samples: Samples) -> int:
     """Length of the leading axis; a `ValueError` names the first leaf that disagrees."""
     leaves = named_leaves(samples)
     if not leaves:
-        raise ValueError("samples have no leaves")
+        raise ValueError("samples: expected a tree of arrays, got one without leaves")
     first, expected = next((name, leaf.shape[0] if leaf.ndim else None) for name, leaf in leaves.items())
     for name, leaf in leaves.items():
         if leaf.ndim == 0 or leaf.shape[0] != expected:

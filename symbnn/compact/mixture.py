@@ -29,7 +29,7 @@ def mixture(samples: Samples, labels: Int[Array | np.ndarray, " n"]) -> Gaussian
         raise ValueError(f"labels must be one number for each of {count} samples; got {np.shape(labels)}")
     known, clusters = np.unique(np.asarray(labels), return_inverse=True)
     if len(known) >= count:
-        raise ValueError(f"no spread is known: {count} samples have {len(known)} labels, expected fewer")
+        raise ValueError(f"labels: expected fewer than {count}, the number of samples; got {len(known)}")
     members = jax.nn.one_hot(jnp.asarray(clusters), len(known), axis=0)
     means, stds = _moments(members, samples)
     return GaussianMixture(members.mean(1), DiagonalGaussian(means, stds))

@@ -202,7 +202,7 @@ def _log_ratio(std: Array, start: Array) -> Array:
 def _checked(model: Model, posterior: DiagonalGaussian, inputs: ArrayLike, probs: ArrayLike) -> Batch:
     """Inputs and probabilities as one set of data; `ValueError` if they do not fit the network."""
     if has_batch_statistics(posterior.mean):
-        raise ValueError("a Gaussian over a net with batch statistics cannot be refined: they are no weights")
+        raise ValueError("networks with batch statistics cannot be refined; use one without BatchNorm")
     inputs, probs = jnp.asarray(inputs), jnp.asarray(probs)
     if model.input_shape is not None and inputs.shape[1:] != tuple(model.input_shape):
         raise ValueError(f"inputs must have shape (inputs, *{model.input_shape}); got {inputs.shape}")

@@ -33,7 +33,7 @@ def read_svhn_part(folder: Path, part: str, *, num: int) -> Part:
 def read_npz(path: Path, key: str, shape: tuple[int, ...]) -> np.ndarray:
     """A byte array of an npz file; `DataError` unless its header and its content have this shape."""
     if not path.exists():
-        raise bad_file(path, expected="this file", found="none", advice=ABSENT)
+        raise bad_file(path, expected="this file", found="no such file", advice=ABSENT)
     try:
         with zipfile.ZipFile(path) as archive:
             member = archive.getinfo(f"{key}.npy")
@@ -61,7 +61,7 @@ def read_mat(path: Path, shapes: dict[str, tuple[int, ...]]) -> dict[str, np.nda
     import scipy.io
 
     if not path.exists():
-        raise bad_file(path, expected="this file", found="none", advice=ABSENT)
+        raise bad_file(path, expected="this file", found="no such file", advice=ABSENT)
     try:
         table = {name: shape for name, shape, _ in scipy.io.whosmat(path)}
         for name, shape in shapes.items():

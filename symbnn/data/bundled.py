@@ -27,7 +27,7 @@ def toy(name: str, draw: Draw, *, num_train: int | None, num_test: int | None, s
     """A toy set of any size, drawn afresh from `seed`; 400 + 400 points unless told otherwise."""
     for setting, num in (("num_train", num_train), ("num_test", num_test)):
         if num is not None and num < 1:
-            raise ValueError(f"{setting} is at least 1, got {num}")
+            raise ValueError(f"{setting} must be at least 1; got {num}")
     train, test = (
         draw(np.random.default_rng([seed, part]), NUM_TOY if num is None else num)
         for part, num in enumerate((num_train, num_test))

@@ -27,7 +27,10 @@ def find(folder: Path, name: str) -> Path:
         if (folder / inner / name).exists():
             return folder / inner / name
     raise bad_file(
-        folder / name, expected="this file", found="none", advice="unpack the official binary archive there"
+        folder / name,
+        expected="this file",
+        found="no such file",
+        advice="unpack the official binary archive there",
     )
 
 

@@ -46,7 +46,7 @@ def image_folder(folder: str | Path, *, classes: tuple[str, ...] | None = None) 
     """`folder/CLASS/**/*.jpeg` (or jpg, png), classes in sorted order; they must be `classes` if given."""
     folder = Path(folder)
     if not folder.is_dir():
-        raise bad_file(folder, expected="a folder with one folder per class", found="none")
+        raise bad_file(folder, expected="a folder with one folder per class", found="no folder")
     found = _class_folders(folder)
     if not found or (classes is not None and found != tuple(sorted(classes))):
         missing = sorted(set(classes or ["one folder per class"]) - set(found))

@@ -35,7 +35,7 @@ def find(folder: Path, name: str) -> Path:
     raise bad_file(
         folder / f"{name}.gz",
         expected="this file (or the same without .gz)",
-        found="none",
+        found="no such file",
         advice="download it, or load with test_only=True if it is the training part",
     )
 

@@ -43,9 +43,9 @@ def load(
     names.lookup(dict.fromkeys(known()), name, "data set")
     is_image = name == "digits" or name in IMAGES
     if not is_image and (resize is not None or test_only):
-        raise ValueError(f"resize and test_only are for sets of images; {name} is none")
+        raise ValueError(f"resize and test_only apply to sets of images, which {name} is not")
     if streamed and (not is_image or flatten or normalised):
-        raise ValueError("streamed inputs are images as they are: neither flattened nor normalised")
+        raise ValueError("streamed=True gives images as they are; leave flatten and normalised out")
     if name in bundled.TOYS:
         dataset = bundled.toy(name, bundled.TOYS[name], num_train=num_train, num_test=num_test, seed=seed)
     elif name.startswith("uci/"):
@@ -57,7 +57,7 @@ def load(
         dataset = _image_dataset(name, parts, num_train, num_test, seed, resize, streamed)
     if normalised:
         if not len(dataset.train.targets):
-            raise ValueError(f"{name}: without a training part there are no statistics; use data.normalise")
+            raise ValueError(f"{name}: normalised=True needs the training part; or use data.normalise")
         scale = statistics(dataset.train)
         dataset = dataset._replace(train=normalise(dataset.train, scale), test=normalise(dataset.test, scale))
     return flattened(dataset) if flatten else dataset
@@ -115,7 +115,7 @@ def _image_dataset(
 
 def _subset(part: Part, num: int | None, seed: list[int], name: str) -> np.ndarray:
     if num is not None and not 0 < num <= part.num:
-        raise ValueError(f"{name} is at least 1 and at most {part.num}, got {num}")
+        raise ValueError(f"{name} must be between 1 and {part.num}; got {num}")
     return np.arange(part.num) if num is None else np.random.default_rng(seed).permutation(part.num)[:num]
 
 
@@ -126,7 +126,7 @@ def _read(part: Part, indices: np.ndarray, resize: int | None) -> Split:
 
 def _stream(part: Part, indices: np.ndarray, resize: int | None) -> Split:
     if part.targets is None:
-        raise ValueError("streamed: this source does not tell labels without reading images; use a folder")
+        raise ValueError("streamed=True needs a folder of images by class, as labels must be known unread")
     shape = _read(part, indices[:1], resize).inputs.shape[1:]
     inputs = Streamed(lambda chosen: _read(part, indices[chosen], resize).inputs, (len(indices), *shape))
     return Split(inputs, part.targets[indices])
@@ -135,7 +135,7 @@ def _stream(part: Part, indices: np.ndarray, resize: int | None) -> Split:
 def _pool(images: np.ndarray, side: int) -> np.ndarray:
     num, height, width, channels = images.shape
     if side < 1 or height % side or width % side:
-        raise ValueError(f"images of {height}x{width} pixels do not average to {side}x{side}")
+        raise ValueError(f"resize must divide the sides of the images, {height}x{width} pixels; got {side}")
     blocks = images.reshape(num, side, height // side, side, width // side, channels)
     return blocks.mean(axis=(2, 4), dtype=np.float32)
 
@@ -156,5 +156,5 @@ def _required_folder(name: str, data_dir: str | Path | None) -> Path:
         return folder
     raise DataError(
         f"{name}: no folder {name} in data_dir ({data_dir}) or {DATA_DIR_VARIABLE} "
-        f"({os.environ.get(DATA_DIR_VARIABLE)}); put its official files there: it has no other source"
+        f"({os.environ.get(DATA_DIR_VARIABLE)}); put its official files there; there is no other source"
     )

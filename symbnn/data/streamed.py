@@ -44,8 +44,8 @@ class Streamed:
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         raise ValueError(
-            f"inputs of shape {self.shape} stay on disk and are no array; index them, or load fewer of them "
-            "into memory (num_train, num_test)"
+            f"streamed inputs of shape {self.shape} stay on disk and do not become one array; index them, or "
+            "load fewer of them into memory (num_train, num_test)"
         )
 
     def blocks(self, size: int | None = None) -> Iterator[np.ndarray]:

@@ -44,7 +44,7 @@ def read_uci(
 
 def _rows(inputs: np.ndarray, targets: np.ndarray, rows: np.ndarray, num: int | None, name: str) -> Split:
     if num is not None and not 0 < num <= len(rows):
-        raise ValueError(f"{name} is at least 1 and at most {len(rows)}, got {num}")
+        raise ValueError(f"{name} must be between 1 and {len(rows)}; got {num}")
     return Split(inputs[rows[:num]], targets[rows[:num]])
 
 

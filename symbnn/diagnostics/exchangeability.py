@@ -50,4 +50,4 @@ def _whole_axis(spec: SymmetrySpec, group: str) -> tuple[str, int]:
                 and word[0].group == group
             ):
                 return leaf.name, axis
-    raise ValueError(f"no leaf with two or more axes has group {group!r} as a whole axis")
+    raise ValueError(f"group {group!r} is not a whole axis of any leaf with two or more axes")

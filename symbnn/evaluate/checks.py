@@ -46,7 +46,7 @@ def checked(*checks: Check) -> Callable[[Callable[Arguments, Result]], Callable[
 
         @functools.wraps(function)
         def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-            # Lists are no arrays to JAX; tuples of arrays have a meaning of their own.
+            # JAX does not take lists for arrays; tuples of arrays have a meaning of their own.
             args = tuple(np.asarray(each) if isinstance(each, list) else each for each in args)  # type: ignore[assignment]
             if _enabled.get():
                 given = dict(zip(names, args, strict=False)) | kwargs

@@ -90,7 +90,7 @@ def mmd(
     sizes = _check(samples_a, samples_b)
     is_thinned = equal_sizes and sizes[0] != sizes[1]
     if key is None and (num_permutations or num_bootstrap or is_thinned):
-        raise ValueError(f"key: needed to permute, resample or thin sets of {sizes} networks")
+        raise ValueError(f"key: needed to permute, resample or thin {sizes[0]} and {sizes[1]} networks")
     key = jax.random.key(0) if key is None else key
     counts = (min(sizes), min(sizes)) if is_thinned else sizes
     rows = _choose_rows(keys.named(key, "thin"), sizes, counts)

@@ -102,19 +102,21 @@ def count_samples(samples: Any, key: Key | None, num_samples: int | None) -> int
     samples = _kept(samples, key)
     if is_chunked(samples):
         if key is not None or num_samples is not None:
-            raise ValueError("stored draws are averaged one and all; for some of them pass sample(key, num)")
+            raise ValueError(
+                "all stored draws are averaged; leave key and num_samples out, or pass sample(key, num)"
+            )
         return samples.num_chains * samples.num_samples
     if is_posterior(samples):
         if key is None or num_samples is None:
-            raise ValueError("a posterior is sampled on the fly: give key and num_samples")
+            raise ValueError("a posterior is drawn from as it is used: give key and num_samples")
         if num_samples < 1:
             raise ValueError(f"num_samples: expected a positive integer, got {num_samples}")
         return num_samples
     if num_samples is not None or key is not None:
-        raise ValueError("key and num_samples are for a posterior; these are samples already")
+        raise ValueError("key and num_samples apply to a posterior; samples are all used, so leave both out")
     count = tree.num_samples(samples)
     if count == 0:
-        raise ValueError("samples: expected at least one along axis 0, got none")
+        raise ValueError("samples: expected at least one network along axis 0, got none")
     return count
 
 

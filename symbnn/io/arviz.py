@@ -27,7 +27,7 @@ def to_arviz(samples: Samples, num_chains: int = 1, diagnostics: Mapping[str, An
     try:
         import arviz
     except ImportError as error:
-        raise ImportError("to_arviz needs ArviZ: pip install arviz") from error
+        raise ImportError("to_arviz needs ArviZ; install it with: pip install arviz") from error
     posterior = {
         name: np.asarray(leaf).reshape(num_chains, num_draws, *leaf.shape[1:])
         for name, leaf in tree.named_leaves(samples).items()

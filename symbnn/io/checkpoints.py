@@ -50,11 +50,11 @@ def iterate_checkpoints(
     for name, content in _members(path, limit):
         version = int(_matched(path, name)[1])
         if version in seen:
-            raise _refused(path, name, "every version once", "it twice")
+            raise _refused(path, name, "every version once", "this one twice")
         seen.add(version)
         yield version, _params(path, name, content, model, layers, expected)
     if not seen:
-        raise problem(path, expected="members version_0.safetensors, ...", found="none", advice=ADVICE)
+        raise problem(path, expected="members version_0.safetensors, ...", found="nothing", advice=ADVICE)
 
 
 def _members(path: Path, limit: int) -> Iterator[tuple[str, bytes]]:
@@ -123,7 +123,7 @@ def _params(
         if key in expected and tensor.shape != expected[key]:
             raise _refused(path, name, f"{key!r} of shape {expected[key]}", f"{tensor.shape}")
         if tensor.dtype.kind not in "fV" or not np.all(np.isfinite(tensor.astype(np.float32))):
-            raise _refused(path, name, f"finite numbers in {key!r}", f"others, of {tensor.dtype}")
+            raise _refused(path, name, f"finite numbers in {key!r}", f"other values, of type {tensor.dtype}")
     try:
         return from_torch(model, state_dict, layers)
     except ArtefactError as error:
@@ -132,7 +132,7 @@ def _params(
 
 def _refused(path: Path, member: str, expected: str, found: str) -> ArtefactError:
     # The name is a stranger's: shown as Python shows it, and not at any length.
-    return problem(path, expected=f"of member {member[:100]!r} {expected}", found=found, advice=ADVICE)
+    return problem(path, expected=f"for member {member[:100]!r} {expected}", found=found, advice=ADVICE)
 
 
 class _Limited(io.RawIOBase):

@@ -39,9 +39,7 @@ def save_tree(path: str | Path, tree: Any, metadata: Mapping[str, Any] | None = 
     node, arrays = describe(tree)
     for name, array in arrays.items():
         if array.dtype.name not in DTYPES:
-            raise ValueError(
-                f"leaf {name!r} has dtype {array.dtype.name}; it cannot be kept ({sorted(DTYPES)})"
-            )
+            raise ValueError(f"leaf {name!r} has dtype {array.dtype.name}; files hold {sorted(DTYPES)}")
     description = {
         "format": FORMAT,
         "tree": node,
@@ -144,7 +142,7 @@ def _description(path: Path, file: Any) -> dict[str, Any]:
 
 
 def _nodes(path: Path, description: dict[str, Any]) -> dict[str, Any]:
-    """Array nodes by name. A checksum is no signature: whoever forges the tree can forge it too."""
+    """Array nodes by name. Checked even so: whoever forges a tree can forge its checksum too."""
     try:
         nodes = array_nodes(description["tree"])
         is_known = all(node["kind"] in KINDS for node in nodes.values())
@@ -152,7 +150,7 @@ def _nodes(path: Path, description: dict[str, Any]) -> dict[str, Any]:
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _damaged(path, "the description of a tree", f"{type(error).__name__}: {error}") from error
     if not (is_known and is_summed):
-        raise _damaged(path, "arrays with dtype, shape and checksum", "others")
+        raise _damaged(path, "arrays with dtype, shape and checksum", "other entries")
     return nodes
 
 
@@ -195,7 +193,7 @@ def _in_form(path: Path, like: Any, tree: Any) -> Any:
     wanted, found = named.named_leaves(like), named.named_leaves(tree)
     if wanted.keys() != found.keys():
         missing, unknown = sorted(wanted.keys() - found.keys()), sorted(found.keys() - wanted.keys())
-        raise ArtefactError(f"{path}: the file lacks the leaves {missing} and has also {unknown}")
+        raise ArtefactError(f"{path}: leaves of `like` not in the file {missing}, only in the file {unknown}")
     for name, leaf in wanted.items():
         signature = [(jax.numpy.shape(each), jax.dtypes.result_type(each)) for each in (leaf, found[name])]
         if signature[0] != signature[1]:

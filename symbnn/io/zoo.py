@@ -123,7 +123,7 @@ class Zoo:
         """Networks of shard `index` in single precision, and their metrics; `ArtefactError` if damaged."""
         entry = self.shards().get(index)
         if entry is None:
-            raise problem(self.path(index), expected="a shard", found="none", advice="fill the zoo")
+            raise problem(self.path(index), expected="a shard", found="nothing", advice="fill the zoo")
         found = _sha256(self.path(index))
         if found is None or found != entry.sha256:
             raise problem(
@@ -204,18 +204,18 @@ class Zoo:
 
 
 def _checked(manifest: dict[str, Any]) -> dict[str, Any]:
-    """The manifest; `ValueError` if it says what no zoo says."""
+    """The manifest; `ValueError` if no zoo can have it."""
     for name in ("num_networks", "shard_size"):
         if type(manifest[name]) is not int or manifest[name] < 1:
-            raise ValueError(f"{name} is {str(manifest[name])[:40]}")
+            raise ValueError(f"{name} must be a positive integer; got {str(manifest[name])[:40]}")
     num_shards = -(-manifest["num_networks"] // manifest["shard_size"])
     if num_shards > MOST_SHARDS:
-        raise ValueError(f"{num_shards} shards; at most {MOST_SHARDS} are expected")
+        raise ValueError(f"at most {MOST_SHARDS} shards are allowed; got {num_shards}")
     if not isinstance(manifest["description"], dict):
-        raise ValueError("description is no table")
+        raise ValueError(f"description must be a JSON object; got {str(manifest['description'])[:40]}")
     for index, entry in manifest["shards"].items():
         if not 0 <= int(index) < num_shards or entry.keys() != set(Shard._fields):
-            raise ValueError(f"the entry of shard {index[:20]} is none")
+            raise ValueError(f"the entry of shard {index[:20]} is not valid")
     return manifest
 
 

@@ -57,7 +57,7 @@ def _from_module(module: nn.Module, input_shape: tuple[int, ...]) -> Model:
     unknown = sorted(shapes.keys() - {"params", "batch_stats"})
     if unknown:
         raise ValueError(
-            f"{type(module).__name__} has variables {unknown}; only 'params' and 'batch_stats' work"
+            f"{type(module).__name__} keeps {unknown}; only 'params' and 'batch_stats' are supported"
         )
     has_statistics = "batch_stats" in shapes
 

@@ -78,7 +78,7 @@ def check_image(name: str, input_shape: tuple[int, ...], *, smallest: int) -> No
     """`ValueError` unless `input_shape` is (height, width, channels) with sides of at least `smallest`."""
     if len(input_shape) != 3 or min(input_shape[:2]) < smallest:
         raise ValueError(
-            f"{name} takes images of shape (height, width, channels) with at least {smallest} pixels a side, "
+            f"{name} takes images of shape (height, width, channels) with at least {smallest} pixels a side; "
             f"got {tuple(input_shape)}"
         )
 
@@ -86,4 +86,4 @@ def check_image(name: str, input_shape: tuple[int, ...], *, smallest: int) -> No
 def check_dropout(dropout: float) -> None:
     """`ValueError` unless `dropout` is a probability below one."""
     if not 0.0 <= dropout < 1.0:
-        raise ValueError(f"dropout is a probability in [0, 1), got {dropout}")
+        raise ValueError(f"dropout must be a probability in [0, 1); got {dropout}")

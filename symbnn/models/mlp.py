@@ -41,5 +41,5 @@ def mlp(
     activation_named(activation)
     check_dropout(dropout)
     if any(width < 1 for width in hidden):
-        raise ValueError(f"hidden widths are positive, got {tuple(hidden)}")
+        raise ValueError(f"hidden widths must be positive; got {tuple(hidden)}")
     return from_module(MLP(tuple(hidden), num_outputs, activation, float(dropout)), tuple(input_shape))

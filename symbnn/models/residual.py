@@ -101,6 +101,6 @@ def _resnet(
 ) -> Model:
     check_image(name, input_shape, smallest=1)
     if stem not in (None, "cifar", "imagenet"):
-        raise ValueError(f"stem is 'cifar', 'imagenet' or None, got {stem!r}")
+        raise ValueError(f"stem must be 'cifar', 'imagenet' or None; got {stem!r}")
     chosen: Stem = stem or ("imagenet" if min(input_shape[:2]) >= SMALLEST_IMAGENET_SIDE else "cifar")
     return from_module(ResNet(blocks, num_outputs, bottleneck, chosen, float(width)), input_shape)

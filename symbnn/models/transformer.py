@@ -73,9 +73,9 @@ def vit(
     check_image("vit", input_shape, smallest=patch)
     check_dropout(dropout)
     if input_shape[0] % patch or input_shape[1] % patch:
-        raise ValueError(f"images of shape {tuple(input_shape)} do not divide into patches of {patch} pixels")
+        raise ValueError(f"patch must divide the sides of images of shape {tuple(input_shape)}; got {patch}")
     if dimension % num_heads:
-        raise ValueError(f"dimension {dimension} does not divide into {num_heads} heads")
+        raise ValueError(f"num_heads must divide dimension, {dimension}; got {num_heads}")
     module = VisionTransformer(num_outputs, patch, dimension, depth, num_heads, mlp_units, float(dropout))
     return from_module(module, input_shape)
 

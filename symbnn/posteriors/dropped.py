@@ -53,7 +53,7 @@ class DroppedUnits:
     def __post_init__(self) -> None:
         tree.num_samples(self.samples)
         if not 0.0 <= self.rate < 1.0:
-            raise ValueError(f"rate is a probability in [0, 1); got {self.rate}")
+            raise ValueError(f"rate must be a probability in [0, 1); got {self.rate}")
         leaves = tree.named_leaves(self.samples)
         for group in self.units:
             for reading in group.readings:

@@ -107,7 +107,7 @@ class LowRankGaussian:
         num_weights = tree.num_weights(self.mean)
         if self.rank < num_weights:
             raise ValueError(
-                f"a LowRankGaussian of rank {self.rank} without std has no density over {num_weights} weights"
+                f"LowRankGaussian of rank {self.rank} over {num_weights} weights has a density only with std"
             )
         flat = jnp.concatenate(
             [leaf.reshape(self.rank, -1) for leaf in jax.tree.leaves(self.factors)], axis=1

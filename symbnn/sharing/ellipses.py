@@ -45,9 +45,7 @@ def find_ellipses(
 ) -> Ellipses:
     """Ellipse weights among `points`; those with label -1 are not looked at. Indices count all points."""
     if num_kept > num_nearest or num_kept < 1:
-        raise ValueError(
-            f"ellipses: num_kept is at least 1 and at most num_nearest; got {num_kept} of {num_nearest}"
-        )
+        raise ValueError(f"num_kept must be between 1 and num_nearest, {num_nearest}; got {num_kept}")
     inliers = np.flatnonzero(labels >= 0)
     far = inliers[mahalanobis(points[inliers], labels[inliers], mixture) > threshold]
     nearest = min(num_nearest, mixture.num_components)

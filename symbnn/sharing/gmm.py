@@ -130,11 +130,11 @@ def check_points(points: np.ndarray, num_components: int) -> np.ndarray:
         raise ValueError(f"points: expected shape (n, 2), got {points.shape}")
     if not 1 <= num_components <= len(points):
         raise ValueError(
-            f"gmm: num_components is {num_components}; with {len(points)} points it is 1 to {len(points)}"
+            f"num_components must be between 1 and {len(points)}, the number of points; got {num_components}"
         )
     if not np.isfinite(points).all():
         bad = int(np.flatnonzero(~np.isfinite(points).all(axis=1))[0])
-        raise ValueError(f"gmm: point {bad} is {points[bad]}: (mean, std) of a weight must be finite")
+        raise ValueError(f"points must be finite (mean, std) of weights; point {bad} is {points[bad]}")
     return points
 
 

@@ -4,9 +4,9 @@ The axes are not standardised. Standard deviations of weights vary little, and s
 the resolution from the means, on which the network depends: at K = 256 the error of a LeNet's weights grows
 15-fold.
 
-Lloyd's iteration is EM in the limit of small, equal, isotropic covariances, so it runs on the same cells. So
-thousands of centres are affordable: 4,096 of 204,800 points take 9 s on two cores. scikit-learn's KMeans takes
-225 s for 4 % less inertia, and EM follows in either case.
+Lloyd's iteration is EM in the limit of small, equal, isotropic covariances, so it runs on the same cells, and
+thousands of centres are affordable: 4,096 of 204,800 points take 9 s on two cores, and scikit-learn's KMeans
+takes 225 s for 4 % less inertia. EM follows in either case.
 """
 
 import functools
@@ -22,7 +22,7 @@ from symbnn.sharing.gmm import DTYPES, NUM_CANDIDATES, check_points, precision
 from symbnn.sharing.sweeps import Mixture, sweep
 from symbnn.types import Key
 
-# Spacing of centres over the width of the soft-min that stands for the nearest: e^-500 is no responsibility.
+# Spacing of centres over the width of the soft-min that stands for the nearest: e^-500 is zero in float32.
 SHARPNESS = 1e3
 FEWEST_POINTS = 2**16
 

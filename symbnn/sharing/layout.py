@@ -55,7 +55,7 @@ def flatten(layout: Layout, params: Params) -> Float[Array, " n"]:
     for name, shape in zip(layout.names, layout.shapes, strict=True):
         found = jnp.shape(leaves[name]) if name in leaves else None
         if found != shape:
-            raise ValueError(f"leaf {name!r} has shape {found}; the shared weights are those of a {shape}")
+            raise ValueError(f"leaf {name!r} has shape {found}; the shared weights need {shape}")
     return jnp.concatenate([jnp.ravel(leaves[name]) for name in layout.names])
 
 

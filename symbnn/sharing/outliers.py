@@ -53,7 +53,7 @@ def find_outliers(
     check_inliers(found, magnitude, gradient_share)
     if required and not found.mask.any():
         raise ValueError(
-            f"outliers: none of {len(means)} weights; the largest |mean| is {np.abs(means).max():.3g}, so "
+            f"outliers: found none in {len(means)} weights; the largest |mean| is {np.abs(means).max():.3g}; "
             f"lower magnitude (now {magnitude}) or raise gradient_share (now {gradient_share})"
         )
     return found
@@ -63,7 +63,7 @@ def check_inliers(outliers: Outliers, magnitude: float, gradient_share: float) -
     """`ValueError` if every weight is an outlier."""
     if outliers.mask.all():
         raise ValueError(
-            f"outliers: all {len(outliers.mask)} weights are ({outliers.large.sum()} by |mean|, "
+            f"outliers: all {len(outliers.mask)} weights are outliers ({outliers.large.sum()} by |mean|, "
             f"{outliers.steep.sum()} by gradient, {outliers.lonely.sum()} in small clusters), so "
             f"nothing is left to share; raise magnitude (now {magnitude}), lower gradient_share (now "
             f"{gradient_share}) or take fewer components"

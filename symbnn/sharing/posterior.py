@@ -107,10 +107,10 @@ class SharedWeights:
         return jax.vmap(draw)(jax.random.split(key, num))
 
     def log_prob(self, params: Params) -> Float[Array, ""]:
-        """There is none: a `ValueError`."""
+        """Not defined: always a `ValueError`."""
         raise ValueError(
             f"shared weights have no density: {self.layout.num_weights} weights move with the draws of "
-            f"{self.num_components} components and {self.num_outliers} outliers, so they fill no volume"
+            f"{self.num_components} components and {self.num_outliers} outliers, and nothing else varies"
         )
 
     def mean(self) -> Params:

@@ -149,7 +149,7 @@ def test_k_means_leaves_out_weights_that_never_vary():
 def test_bad_clusters_are_named():
     with pytest.raises(ValueError, match=r"one number for each of 7 samples; got \(6,\)"):
         compact.mixture(make_samples(), np.zeros(6, int))
-    with pytest.raises(ValueError, match="no spread is known: 7 samples have 7 labels"):
+    with pytest.raises(ValueError, match="labels: expected fewer than 7, the number of samples; got 7"):
         compact.mixture(make_samples(), np.arange(7))
     for number in (0, 8):
         with pytest.raises(ValueError, match=f"between 1 and 7, the number of samples; got {number}"):

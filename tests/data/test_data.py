@@ -149,7 +149,7 @@ def test_a_missing_file_is_named_and_not_replaced_by_another_source(tmp_path, wr
     for path in sorted((tmp_path / name).iterdir()):
         content = path.read_bytes()
         path.unlink()
-        with pytest.raises(data.DataError, match=f"{path.name}.*expected this file.*found none"):
+        with pytest.raises(data.DataError, match=f"{path.name}.*expected this file.*found no such file"):
             data.load(name, data_dir=tmp_path)
         path.write_bytes(content)
 
@@ -270,7 +270,7 @@ def test_resizing_averages_blocks(tmp_path, write_set):
     resized = data.load("mnist", data_dir=tmp_path, resize=14).train.inputs
     expected = sum(images[:, i::2, j::2].astype(float) for i in (0, 1) for j in (0, 1)) / 4 / 255
     np.testing.assert_allclose(resized, expected, atol=1e-6)
-    with pytest.raises(ValueError, match="28x28 pixels do not average to 5x5"):
+    with pytest.raises(ValueError, match="resize must divide the sides of the images, 28x28 pixels; got 5"):
         data.load("mnist", data_dir=tmp_path, resize=5)
 
 
@@ -483,10 +483,10 @@ def test_a_failing_catalogue_says_where_files_may_go(monkeypatch):
     ("load", "message"),
     [
         (lambda: data.load("cifar-10"), "did you mean 'cifar10'"),
-        (lambda: data.load("digits", num_train=1298), "num_train is at least 1 and at most 1297, got 1298"),
-        (lambda: data.load("digits", num_test=0), "num_test is at least 1"),
-        (lambda: data.load("moons", num_train=0), "num_train is at least 1, got 0"),
-        (lambda: data.load("moons", resize=4), "resize and test_only are for sets of images; moons is none"),
+        (lambda: data.load("digits", num_train=1298), "num_train must be between 1 and 1297; got 1298"),
+        (lambda: data.load("digits", num_test=0), "num_test must be between 1 and 500; got 0"),
+        (lambda: data.load("moons", num_train=0), "num_train must be at least 1; got 0"),
+        (lambda: data.load("moons", resize=4), "resize and test_only apply to sets of images, which moons is not"),
         (lambda: data.load("notmnist"), "notmnist: no folder notmnist.*no other source"),
         (lambda: data.load("uci/yacht"), "uci/yacht: no folder"),
     ],

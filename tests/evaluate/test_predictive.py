@@ -163,9 +163,9 @@ def test_predict_inside_jit(samples, inputs, logits):
     [
         ({"inputs": np.zeros((0, 5), np.float32)}, "at least one along axis 0"),
         ({"block_samples": 0}, "block_samples: expected a positive integer"),
-        ({"num_samples": 3}, "these are samples already"),
+        ({"num_samples": 3}, "samples are all used, so leave both out"),
         ({"samples": DiagonalGaussian(jnp.zeros(3), jnp.ones(3))}, "give key and num_samples"),
-        ({"samples": OnDisk(None), "num_samples": 3}, "averaged one and all"),
+        ({"samples": OnDisk(None), "num_samples": 3}, "all stored draws are averaged"),
         ({"samples": {"a": jnp.zeros((3, 2)), "b": jnp.zeros((4, 2))}}, "'b' has shape"),
     ],
 )

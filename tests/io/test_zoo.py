@@ -213,7 +213,7 @@ HOSTILE = {
 def test_a_hostile_member_is_refused_by_name(networks, tmp_path, kind):
     bad = HOSTILE[kind](networks)
     path = archive(tmp_path / "a.tgz", [good(networks, 5), bad])
-    with pytest.raises(io.ArtefactError, match=r"a\.tgz: expected of member") as caught:
+    with pytest.raises(io.ArtefactError, match=r"a\.tgz: expected for member") as caught:
         list(io.iterate_checkpoints(path, MODEL, "optunet"))
     assert repr(bad[0].name) in str(caught.value)
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.tgz"]

@@ -204,7 +204,7 @@ def test_any_linen_module_becomes_a_model():
     params = model.init(jax.random.key(0))
     assert params.keys() == {"first", "out"}
     assert model.train(params, jnp.ones((2, 3)), jax.random.key(0))[0].shape == (2, 2)
-    with pytest.raises(ValueError, match=r"Counting has variables \['counter'\]"):
+    with pytest.raises(ValueError, match=r"Counting keeps \['counter'\]"):
         models.from_module(Counting(), (3,))
 
 
@@ -213,12 +213,12 @@ def test_any_linen_module_becomes_a_model():
     [
         (lambda: models.create("restnet18", *CIFAR), "did you mean 'resnet18'"),
         (lambda: models.mlp((3,), 2, activation="rellu"), "did you mean 'relu'"),
-        (lambda: models.mlp((3,), 2, dropout=1.0), r"dropout is a probability in \[0, 1\), got 1.0"),
-        (lambda: models.mlp((3,), 2, hidden=(4, 0)), r"hidden widths are positive, got \(4, 0\)"),
+        (lambda: models.mlp((3,), 2, dropout=1.0), r"dropout must be a probability in \[0, 1\); got 1.0"),
+        (lambda: models.mlp((3,), 2, hidden=(4, 0)), r"hidden widths must be positive; got \(4, 0\)"),
         (lambda: models.lenet((8, 8, 1), 2), r"at least 12 pixels a side, got \(8, 8, 1\)"),
         (lambda: models.resnet18((784,), 2), r"\(height, width, channels\)"),
-        (lambda: models.vit((30, 32, 3), 2), "do not divide into patches of 4"),
-        (lambda: models.vit((32, 32, 3), 2, num_heads=5), "does not divide into 5 heads"),
+        (lambda: models.vit((30, 32, 3), 2), r"patch must divide the sides of images of shape \(30, 32, 3\); got 4"),
+        (lambda: models.vit((32, 32, 3), 2, num_heads=5), "num_heads must divide dimension, 64; got 5"),
         (lambda: models.mlp((3,), 2).apply({}, jnp.ones((2, 4))), r"inputs have shape \(2, 4\)"),
     ],
 )

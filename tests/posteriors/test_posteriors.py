@@ -76,7 +76,7 @@ def test_low_rank_without_diagonal_stays_in_its_subspace_and_has_no_density():
     posterior = posteriors.LowRankGaussian(MEAN, FACTORS)
     deviations = flat_rows(posterior.sample(jax.random.key(0), 50)) - flat(MEAN)
     assert np.linalg.matrix_rank(deviations, tol=1e-4) == posterior.rank == 3
-    with pytest.raises(ValueError, match="rank 3 without std has no density over 8 weights"):
+    with pytest.raises(ValueError, match="rank 3 over 8 weights has a density only with std"):
         posterior.log_prob(MEAN)
 
 

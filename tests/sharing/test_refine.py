@@ -244,7 +244,7 @@ def test_thresholds_that_leave_nothing_are_named():
     means, stds = np.array([0.3, -0.4, 0.5]), np.full(3, 0.03)
     with pytest.raises(ValueError, match=r"outliers: all 3 weights are .* raise magnitude"):
         find_outliers(means, stds)
-    with pytest.raises(ValueError, match=r"outliers: none of 3 weights; the largest \|mean\| is 0.5"):
+    with pytest.raises(ValueError, match=r"outliers: found none in 3 weights; the largest \|mean\| is 0.5"):
         find_outliers(means, stds, magnitude=1.0, required=True)
     for name, bad in itertools.product(("means", "stds"), (np.nan, np.inf)):
         values = {"means": means.copy(), "stds": stds.copy()}
