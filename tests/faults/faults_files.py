@@ -24,7 +24,7 @@ from symbnn import data, io
 from symbnn.data.images import IMAGES
 from symbnn.data.uci import NUM_ROWS
 from symbnn.posteriors import DiagonalGaussian
-from tests.data.test_data import FORMATS, NUM_TEST, NUM_TRAIN, labels, pixels, write
+from tests.data.files import FORMATS, NUM_TEST, NUM_TRAIN, labels, pixels, write
 from tests.faults import Fault
 
 NUM_DAMAGES = 300

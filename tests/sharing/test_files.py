@@ -1,0 +1,106 @@
+"""Size and file of shared weights."""
+
+import os
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from symbnn import io, models, sharing
+from symbnn.sharing import Layout, SharedWeights, layout_of
+from symbnn.sharing.layout import remainder
+from tests.sharing.shared import MODEL, OUTLIERS, make
+
+
+def test_size_by_the_papers_count_and_in_bytes():
+    size = sharing.size_of(make())
+    assert size.paper_count == 2 + 2 + 2 * 3
+    assert size.paper_count_blended == 2 + 2 * 2 + 2 * 3
+    fixed = 4 * (5 + 3)
+    ellipses = 2 * (4 + 2 * 1 + 4)
+    assert size.bytes == 35 + 4 * (2 * 2 + 5 * 3) + ellipses + fixed
+    assert size.pair_bytes == 8 * 35 + fixed
+    labels = np.arange(35) % 3
+    labels[OUTLIERS] = 3
+    shares = np.bincount(labels) / 35
+    bits = -35 * np.sum(shares * np.log2(shares))
+    assert size.entropy_coded_bytes == size.bytes - 35 + int(np.ceil(bits / 8))
+
+
+def test_the_file_gives_the_same_networks_back(tmp_path):
+    path = tmp_path / "shared.safetensors"
+    for changes in ({}, {"sampling": "first_coord"}, {"noise": "sign", "blending": "mixture"}):
+        shared = make(**changes)
+        sharing.save(path, shared, {"note": "kept"})
+        again, metadata = sharing.load(path, model=MODEL)
+        assert metadata == {"note": "kept"}
+        assert again.labels.dtype == np.uint8
+        for a, b in zip(
+            *(jax.tree.leaves(s.sample(jax.random.key(5), 2)) for s in (shared, again)), strict=True
+        ):
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(
+    ("num_components", "label_bytes", "index_bytes"), [(255, 1, 0), (256, 1, 4), (257, 2, 0)]
+)
+def test_labels_take_the_smallest_type_and_mark_outliers_where_one_is_free(
+    tmp_path, num_components, label_bytes, index_bytes
+):
+    shared = make(
+        means=jnp.ones((num_components, 2)),
+        factors=jnp.ones((num_components, 3)),
+        labels=jnp.full((35,), num_components - 1, jnp.uint16),
+    )
+    path = tmp_path / "shared.safetensors"
+    sharing.save(path, shared)
+    stored, _ = io.load_tree(path)
+    assert stored["labels"].dtype.itemsize == label_bytes
+    assert stored["ellipses"]["components"].dtype.itemsize == label_bytes
+    assert ("indices" in stored) == bool(index_bytes)
+    again, _ = sharing.load(path)
+    np.testing.assert_array_equal(again.outlier_indices, OUTLIERS)
+    plain = [i for i in range(35) if i not in OUTLIERS]
+    np.testing.assert_array_equal(np.asarray(again.labels)[plain], num_components - 1)
+
+
+def test_a_file_of_many_weights_is_small(tmp_path):
+    model = models.mlp((200,), 3, hidden=(100,))
+    params = model.init(jax.random.key(0))
+    layout = layout_of(params)
+    shared = make(
+        labels=jnp.zeros((layout.num_weights,), jnp.uint8), layout=layout, fixed=remainder(layout, params)
+    )
+    sharing.save(tmp_path / "shared.safetensors", shared)
+    # A header of names and checksums, the same for any number of weights.
+    assert os.path.getsize(tmp_path / "shared.safetensors") < sharing.size_of(shared).bytes + 4000
+
+
+def test_it_is_kept_like_any_posterior_too(tmp_path):
+    io.save_posterior(tmp_path / "posterior", make())
+    again, _ = io.load_posterior(tmp_path / "posterior", classes=(SharedWeights, Layout))
+    assert again.layout == make().layout
+    for a, b in zip(*(jax.tree.leaves(s.sample(jax.random.key(5), 2)) for s in (make(), again)), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_damaged_foreign_and_wrong_files_are_named(tmp_path):
+    path = tmp_path / "shared.safetensors"
+    sharing.save(path, make())
+    with pytest.raises(io.ArtefactError, match=r"leaf 'hidden/bias' of shape \(7,\).*another model"):
+        sharing.load(path, model=models.mlp((4,), 3, hidden=(7,)))
+    content = path.read_bytes()
+    path.write_bytes(content[:-40])
+    with pytest.raises(io.ArtefactError, match="damaged"):
+        sharing.load(path)
+    flipped = bytearray(content)
+    flipped[-1] ^= 1
+    path.write_bytes(bytes(flipped))
+    with pytest.raises(io.ArtefactError, match="sha256"):
+        sharing.load(path)
+    io.save_tree(path, {"points": np.zeros(3)}, {"stage": "stochastic"})
+    with pytest.raises(io.ArtefactError, match="expected a file of shared weights; found another tree"):
+        sharing.load(path)
+    with pytest.raises(io.ArtefactError, match="expected a file; found nothing"):
+        sharing.load(tmp_path / "absent")
