@@ -33,12 +33,19 @@ def load(
     test_only: bool = False,
     streamed: bool = False,
 ) -> Dataset:
-    """The data set `name` (see `describe`) as arrays.
+    """The data set `name` as arrays.
 
-    `num_train` and `num_test` draw subsets by `seed`. `resize` is the side of the images: block averages, or
-    scaled and cropped where images come as files. `normalised` inputs have mean 0 and variance 1 per channel
-    over the training part. `test_only` leaves the training part empty and does not look for its files.
-    `streamed` inputs stay on disk (see `Streamed`): for images by class in folders, such as ImageNet.
+    Args:
+        name: One of `known`; `describe` says what they are.
+        data_dir: Parent of the folder `name`; looked at before `SYMBNN_DATA_DIR`.
+        flatten: Give inputs as vectors.
+        num_train: Training examples, drawn by `seed`; by default all.
+        num_test: Test examples, likewise.
+        seed: Of subsets, splits and toy sets.
+        resize: Side of the images: block averages, or scaled and cropped where images come as files.
+        normalised: Give inputs mean 0 and variance 1 per channel over the training part.
+        test_only: Leave the training part empty and do not look for its files.
+        streamed: Leave inputs on disk (see `Streamed`): for images by class in folders, such as ImageNet.
     """
     names.lookup(dict.fromkeys(known()), name, "data set")
     is_image = name == "digits" or name in IMAGES

@@ -28,7 +28,13 @@ class Exchangeability(NamedTuple):
 
 
 def exchangeability(spec: SymmetrySpec, samples: Samples, *, group: str) -> Exchangeability:
-    """Chi-square test on the first leaf (of at least two axes) that has the group as a whole axis."""
+    """Chi-square test on the first leaf (of at least two axes) that has the group as a whole axis.
+
+    Args:
+        spec: The symmetries of the networks.
+        samples: Networks, one draw each.
+        group: Name of the layer's group in `spec`.
+    """
     if group not in {known.name for known in spec.groups}:
         raise ValueError(f"unknown group {group!r}; known: {', '.join(known.name for known in spec.groups)}")
     leaf, axis = _whole_axis(spec, group)

@@ -61,8 +61,13 @@ def function_space(
 ) -> Summary:
     """Of what the network computes on some inputs, which is blind to symmetry.
 
-    `quantity` takes of the outputs what the likelihood sees: centred logits for classes; for regression, all
-    of them (`lambda outputs: outputs`).
+    Args:
+        apply: `(params, inputs) -> outputs` of one network.
+        samples: Networks in chain-major order.
+        inputs: Where the outputs are compared.
+        num_chains: Chains that the samples come from.
+        quantity: Takes of the outputs what the likelihood sees: centred logits for classes; for regression,
+            all of them (`lambda outputs: outputs`).
     """
 
     @jax.jit
@@ -73,7 +78,7 @@ def function_space(
 
 
 def weight_space(samples: Samples, *, num_chains: int) -> Summary:
-    """Of every single weight."""
+    """Of every single weight of `samples`, in chain-major order from `num_chains` chains."""
     return summarise(by_chain(tree.matrix(samples), num_chains))
 
 

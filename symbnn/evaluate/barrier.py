@@ -59,7 +59,19 @@ def barrier(
     correct: Correction | None = None,
     block_inputs: int = 1024,
 ) -> Barrier:
-    """The barrier between two networks on a batch `(inputs, targets)`, one block of inputs at a time."""
+    """The barrier between two networks.
+
+    Args:
+        apply: `(params, inputs) -> outputs` of one network.
+        params_a: Where the line starts.
+        params_b: Where it ends.
+        batch: `(inputs, targets)` to judge on.
+        points: Of the line, both ends included.
+        loss: `(outputs, targets) -> (inputs,)`.
+        error: Likewise, for the second curve.
+        correct: Changes every network of the line before it is judged.
+        block_inputs: Inputs that a network is applied to at a time.
+    """
     if points < 2:
         raise ValueError(f"points: expected at least the two ends, got {points}")
     _check_same(params_a, params_b)

@@ -28,6 +28,12 @@ def recompute_statistics(train: Train, inputs: jax.Array, key: Key, *, block_inp
 
     A running statistic moves as new = m old + (1 - m) batch. Two updates, from old = 0 and old = 1, give m
     and so the batch's own value, whatever momentum the network was built with.
+
+    Args:
+        train: `(params, inputs, key) -> (outputs, params)` of a model in training mode.
+        inputs: What the statistics are measured on.
+        key: For what is random in training mode.
+        block_inputs: Size of a batch.
     """
     size = min(block_inputs, inputs.shape[0])
     blocks = inputs[: inputs.shape[0] // size * size].reshape(-1, size, *inputs.shape[1:])
@@ -48,7 +54,12 @@ def recompute_statistics(train: Train, inputs: jax.Array, key: Key, *, block_inp
 
 
 def repair(preactivations: Preactivations, inputs: jax.Array) -> Correction:
-    """Pre-activations with interpolated mean and standard deviation, layer after layer."""
+    """Pre-activations with interpolated mean and standard deviation, layer after layer.
+
+    Args:
+        preactivations: `(params, inputs) -> {layer: (inputs, ..., units)}`.
+        inputs: What means and standard deviations are measured on.
+    """
 
     def correct(a: Params, b: Params, weight: float | jax.Array, params: Params) -> Params:
         ends = [{name: _moments(z) for name, z in preactivations(end, inputs).items()} for end in (a, b)]

@@ -79,9 +79,20 @@ def mmd(
     confidence: float = 0.95,
     block: int = 4096,
 ) -> MMD:
-    """MMD^2 per layer and in total; with `equal_sizes` the larger set is thinned to the size of the smaller.
+    """MMD^2 per layer and in total.
 
-    A `key` is needed for whatever is random: thinning, permutations, the bootstrap.
+    Args:
+        samples_a: At least two networks.
+        samples_b: At least two networks of the same shapes.
+        key: Needed for whatever is random: thinning, permutations, the bootstrap.
+        kernels: `"laplace"`, `"gaussian"` or both.
+        num_bandwidths: Of every kernel.
+        aggregate: `"max"` or `"mean"` over kernels and bandwidths.
+        equal_sizes: Thin the larger set to the size of the smaller.
+        num_permutations: For the p-value; 0 for none.
+        num_bootstrap: Resamplings for the interval; 0 for none.
+        confidence: Of the interval.
+        block: Weights that are compared at a time.
     """
     kernels = tuple(kernels)
     for kernel in kernels:

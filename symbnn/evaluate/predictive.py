@@ -107,7 +107,10 @@ def predict_uncertainty(
     key: Key | None = None,
     num_samples: int | None = None,
 ) -> Uncertainty:
-    """Probabilities, their entropy, the members' mean entropy, and the difference: mutual information."""
+    """Class probabilities, their entropy, the members' mean entropy, and the difference: mutual information.
+
+    The arguments are those of `predict`.
+    """
     count = count_samples(samples, key, num_samples)
     probs, entropy = fold(
         apply,

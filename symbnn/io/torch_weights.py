@@ -78,7 +78,7 @@ def to_torch(
     *,
     flattened: Mapping[str, tuple[int, int, int]] | None = None,
 ) -> dict[str, np.ndarray]:
-    """The state dict that `from_torch` reads back; the arrays are NumPy's, in PyTorch's layout."""
+    """The state dict of `params` that `from_torch`, with the same arguments, reads back: NumPy arrays."""
     entries = _entries(model, params, layers, flattened, {})
     packed: dict[str, dict[int, np.ndarray]] = {}
     for name, leaf in tree.named_leaves(params).items():

@@ -37,7 +37,15 @@ def mlp(
     activation: str = "relu",
     dropout: float = 0.0,
 ) -> Model:
-    """Perceptron with `hidden` layers; dropout after each of them in training mode only."""
+    """Perceptron.
+
+    Args:
+        input_shape: Without the batch axis; more than one axis is flattened.
+        num_outputs: Width of the last layer.
+        hidden: Widths of the hidden layers.
+        activation: One of `ACTIVATIONS`.
+        dropout: Probability of dropping a hidden unit, in training mode only.
+    """
     activation_named(activation)
     check_dropout(dropout)
     if any(width < 1 for width in hidden):

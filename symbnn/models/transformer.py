@@ -69,7 +69,18 @@ def vit(
     mlp_units: int = 128,
     dropout: float = 0.0,
 ) -> Model:
-    """Small vision transformer; every setting of the family is open."""
+    """Small vision transformer.
+
+    Args:
+        input_shape: (height, width, channels).
+        num_outputs: Width of the last layer.
+        patch: Side of a patch in pixels; divides height and width.
+        dimension: Of a token; a multiple of `num_heads`.
+        depth: Number of encoder blocks.
+        num_heads: Of every attention.
+        mlp_units: Hidden units of every block's perceptron.
+        dropout: Probability of dropping a number, in training mode only.
+    """
     check_image("vit", input_shape, smallest=patch)
     check_dropout(dropout)
     if input_shape[0] % patch or input_shape[1] % patch:

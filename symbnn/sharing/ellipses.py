@@ -43,7 +43,16 @@ def find_ellipses(
     num_nearest: int = 5,
     num_kept: int = 2,
 ) -> Ellipses:
-    """Ellipse weights among `points`; those with label -1 are not looked at. Indices count all points."""
+    """Ellipse weights among `points`; indices count all points.
+
+    Args:
+        points: (mean, standard deviation) of every weight.
+        labels: Its component, or -1 for a weight that is not looked at.
+        mixture: The components.
+        threshold: Of the squared Mahalanobis distance.
+        num_nearest: Components, by their centres, that a blend is chosen from.
+        num_kept: Components of a blend, at most `num_nearest`.
+    """
     if num_kept > num_nearest or num_kept < 1:
         raise ValueError(f"num_kept must be between 1 and num_nearest, {num_nearest}; got {num_kept}")
     inliers = np.flatnonzero(labels >= 0)

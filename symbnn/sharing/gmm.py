@@ -39,9 +39,16 @@ def fit(
     num_candidates: int = NUM_CANDIDATES,
     dtype: str = "float32",
 ) -> Fitted:
-    """EM over all points from `start`, until the mean log-density gains less than `tolerance`.
+    """EM over all points.
 
-    `jitter` is added to every variance; by default a thousandth of the median variance of `start`.
+    Args:
+        points: (n, 2), finite.
+        start: The mixture to start from, of `kmeans`.
+        num_sweeps: Passes over the points at most.
+        tolerance: Gain of the mean log-density below which it ends.
+        jitter: Added to every variance; by default a thousandth of the median variance of `start`.
+        num_candidates: Components that a cell of points looks at; all of them make EM exact.
+        dtype: `"float32"` or `"float64"`.
     """
     points = check_points(points, start.num_components)
     jitter = default_jitter(start) if jitter is None else jitter
@@ -69,7 +76,11 @@ def fit_minibatch(
     num_candidates: int = NUM_CANDIDATES,
     dtype: str = "float32",
 ) -> Fitted:
-    """Mini-batch EM: `num_steps` batches without replacement, in a new order after every pass."""
+    """Mini-batch EM: batches without replacement, in a new order after every pass.
+
+    `seed` decides on the order; `num_steps` batches of `batch_size` points are taken; `decay` is κ, in
+    (0.5, 1]. The other arguments are those of `fit`.
+    """
     points = check_points(points, start.num_components)
     if not 0.5 < decay <= 1.0:
         raise ValueError(f"decay must be in (0.5, 1] for EM to converge; got {decay}")

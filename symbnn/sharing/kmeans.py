@@ -37,7 +37,17 @@ def kmeans(
     num_candidates: int = NUM_CANDIDATES,
     dtype: str = "float32",
 ) -> Mixture:
-    """Clusters as a mixture: shares, means, and covariances within (the median one where points are few)."""
+    """Clusters as a mixture: shares, means, and covariances within (the median one where points are few).
+
+    Args:
+        key: For the subsample and the start.
+        points: (n, 2), finite.
+        num_components: From 1 to n.
+        num_iterations: Of Lloyd.
+        points_per_component: Size of the subsample, which has 65,536 points at least.
+        num_candidates: Components that a cell of points looks at.
+        dtype: `"float32"` or `"float64"`.
+    """
     points = check_points(points, num_components)
     key_subset, key_centres = jax.random.split(key)
     wanted = min(len(points), max(FEWEST_POINTS, points_per_component * num_components))

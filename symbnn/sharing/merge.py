@@ -50,7 +50,14 @@ class Merged(NamedTuple):
 def guards_of(
     points: np.ndarray, labels: np.ndarray, num_components: int, gradients: np.ndarray | None = None
 ) -> Guards:
-    """Counts, means and variances of the members' means; no gradients count as zero ones."""
+    """Counts, means and variances of the members' means.
+
+    Args:
+        points: (mean, standard deviation) of every weight.
+        labels: Its component, or -1.
+        num_components: Of the mixture.
+        gradients: Of `component_gradients`; zero if not given.
+    """
     members = labels >= 0
     own, values = labels[members], points[members, 0].astype(np.float64)
     counts = np.bincount(own, minlength=num_components)
@@ -87,8 +94,15 @@ def merge(
 ) -> Merged:
     """Merge to a fixpoint.
 
-    `distance` (on W²) is by default four times the median to the nearest component; `gradient` by default the
-    `gradient_quantile` of Δ_g over the components. Never fewer than `fewest` components remain.
+    Args:
+        mixture: The components.
+        guards: Of `guards_of`.
+        formula: `"moment"`, `"paper"`, `"code"` or `"barycenter"`.
+        distance: Limit of W²; by default four times the median to the nearest component.
+        gradient: Limit of Δ_g; by default the `gradient_quantile` of it over the components.
+        gradient_quantile: Between 0 and 1.
+        variance: Limit of Δ_v.
+        fewest: Components that remain at least.
     """
     combine = lookup(MERGES, formula, "merge formula")
     if not 0.0 <= gradient_quantile <= 1.0:

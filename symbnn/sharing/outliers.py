@@ -34,9 +34,15 @@ def find_outliers(
     gradient_share: float = 0.01,
     required: bool = False,
 ) -> Outliers:
-    """Outliers by magnitude and, if given, by mean |gradient|: exactly ceil(share · n) of the latter.
+    """Outliers by magnitude and gradient; a `ValueError` if every weight is one.
 
-    With `required` it is an error that there are none. That all weights are outliers always is one.
+    Args:
+        means: Of the weights.
+        stds: Of the weights.
+        gradients: Mean |gradient| of every weight; without it magnitude alone decides.
+        magnitude: Limit of |mean|.
+        gradient_share: Share of weights, of steepest gradient, that are outliers: exactly ceil(share · n).
+        required: Whether it is an error that there are none.
     """
     _check_finite("means", means)
     _check_finite("stds", stds)

@@ -61,7 +61,19 @@ def cluster(
     num_candidates: int = gmm.NUM_CANDIDATES,
     dtype: str = "float32",
 ) -> Clusters:
-    """A mixture of the inliers: k-means, then `num_sweeps` of EM, in batches of `minibatch` points."""
+    """A mixture of the inliers: k-means, then EM.
+
+    Args:
+        key: For the start and the order of batches.
+        points: (mean, standard deviation) of every weight.
+        outliers: Weights to leave out, of `find_outliers`.
+        num_components: By default `default_components`.
+        smallest_cluster: Members of smaller clusters become outliers.
+        num_sweeps: Passes of EM over the points.
+        minibatch: Points per step of EM; by default all.
+        num_candidates: Components that a cell of points looks at.
+        dtype: `"float32"` or `"float64"`.
+    """
     inliers = np.flatnonzero(~outliers.mask)
     inside = points[inliers]
     count = default_components(len(inliers)) if num_components is None else num_components
@@ -106,7 +118,11 @@ def refine(
     num_nearest: int = 5,
     num_kept: int = 2,
 ) -> Refined:
-    """Merge, then find ellipse weights; either may be left out. `gradients`: of `component_gradients`."""
+    """Merge, then find ellipse weights; either may be left out.
+
+    `gradients` are those of `component_gradients`. The next six settings are those of `merge`, the last two
+    those of `find_ellipses`.
+    """
     merged = None
     if merging:
         merged = merge(
@@ -141,7 +157,17 @@ def share(
     noise: str = "component",
     blending: str = "samples",
 ) -> SharedWeights:
-    """The posterior of a refined clustering; `params` give everything that is not shared."""
+    """The posterior of a refined clustering.
+
+    Args:
+        params: The network; its leaves outside `layout` stay as they are.
+        layout: Which weights are shared.
+        points: (mean, standard deviation) of each of them.
+        refined: Their components, of `refine`.
+        sampling: `"hierarchical"` or `"first_coord"`; this and the next are explained in `SharedWeights`.
+        noise: `"component"`, `"sign"`, `"layer"` or `"weight"`.
+        blending: `"samples"`, `"centers"` or `"mixture"`.
+    """
     if len(points) != layout.num_weights or len(refined.labels) != len(points):
         raise ValueError(
             f"share: the network has {layout.num_weights} shared weights, but there are {len(points)} points "

@@ -128,7 +128,11 @@ def pretrain(
     wrap: Wrap | None = None,
     progress: ProgressCallback | None = None,
 ) -> tuple[Params, Array]:
-    """Stage 0: one deterministic network by MAP training, with the loss of every epoch."""
+    """Stage 0: one deterministic network by MAP training, with the loss of every epoch.
+
+    `initial` is where it starts, by default the model's initialisation. `key`, `target`, `recipe`, `wrap` and
+    `progress` are those of `train_stochastic`.
+    """
     recipe.check_data(target.num_data)
     start = target.model.init(keys.named(key, "init")) if initial is None else initial
     check_same_shapes("initial", start, jax.eval_shape(target.model.init, key))
@@ -153,7 +157,22 @@ def train_stochastic(
     wrap: Wrap | None = None,
     progress: ProgressCallback | None = None,
 ) -> Stochastic:
-    """Stage 1 from `initial` (a trained network; by default the model's initialisation)."""
+    """Stage 1: a mean and a standard deviation for every weight that may be shared.
+
+    Args:
+        key: For the start, the batches and the draws.
+        target: Model, likelihood and data.
+        recipe: Of the training: epochs, batch size, learning rate.
+        initial: A trained network; by default the model's initialisation.
+        initial_std: Where the standard deviations start.
+        scale_map: `"softplus"` or `"log_delta_exp"`: trained number to standard deviation.
+        scale_speed: How much faster than the means the standard deviations are trained.
+        kl_weight: Of the divergence from the prior.
+        prior_std: Of the prior, a Gaussian about zero.
+        select: Which leaves, by name, may be shared; by default kernels.
+        wrap: Changes the loss, for instance by augmenting its batches.
+        progress: Called by the host after every jitted chunk of epochs.
+    """
     recipe.check_data(target.num_data)
     mapping = lookup(SCALE_MAPS, scale_map, "scale map")
     if not initial_std > 0 or not scale_speed > 0 or not prior_std > 0 or kl_weight < 0:
@@ -177,7 +196,7 @@ def train_stochastic(
 def gradient_magnitudes(
     key: Key, target: Target, stochastic: Stochastic, *, num_batches: int = 16, batch_size: int = 256
 ) -> Float[Array, " n"]:
-    """Mean over batches of |∂ loss / ∂ μ_i|, each batch with its own draw of the weights."""
+    """Mean over `num_batches` batches of |∂ loss / ∂ μ_i|, each with its own draw of the weights."""
     loss = StochasticLoss(problem_of(target), stochastic.layout, "softplus", 1.0, 0.0, 1.0)
     network, statistics = split_statistics(stochastic.params)
     scales = jnp.log(jnp.expm1(stochastic.stds))

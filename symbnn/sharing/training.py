@@ -88,9 +88,19 @@ def train_shared(
     wrap: Wrap | None = None,
     progress: ProgressCallback | None = None,
 ) -> TrainedSharing:
-    """Stage 3 from `shared`. `deterministic`: flat Stage-0 weights, for the prior `pretrained`.
+    """Stage 3: components and outliers trained together.
 
-    With `train_fixed` biases and normalisation parameters are trained as well.
+    Args:
+        key: For the batches and the draws.
+        target: Model, likelihood and data.
+        shared: Where to start, of `share`.
+        recipe: Of the training: epochs, batch size, learning rate.
+        objective: The bound; by default `Objective()`.
+        deterministic: Flat Stage-0 weights, for the prior `pretrained`.
+        scale_speed: How much faster than the means the standard deviations are trained.
+        train_fixed: Whether biases and normalisation parameters are trained as well.
+        wrap: Changes the loss, for instance by augmenting its batches.
+        progress: Called by the host after every jitted chunk of epochs.
     """
     objective = Objective() if objective is None else objective
     recipe.check_data(target.num_data)

@@ -217,7 +217,7 @@ def test_any_linen_module_becomes_a_model():
         (lambda: models.mlp((3,), 2, hidden=(4, 0)), r"hidden widths must be positive; got \(4, 0\)"),
         (lambda: models.lenet((8, 8, 1), 2), r"at least 12 pixels a side; got \(8, 8, 1\)"),
         (lambda: models.resnet18((784,), 2), r"\(height, width, channels\)"),
-        (lambda: models.vit((30, 32, 3), 2), r"patch must divide the sides of images of shape \(30, 32, 3\); got 4"),
+        (lambda: models.vit((30, 32, 3), 2), r"sides of images of shape \(30, 32, 3\); got 4"),
         (lambda: models.vit((32, 32, 3), 2, num_heads=5), "num_heads must divide dimension, 64; got 5"),
         (lambda: models.mlp((3,), 2).apply({}, jnp.ones((2, 4))), r"inputs have shape \(2, 4\)"),
     ],
