@@ -57,6 +57,37 @@ def num_samples(samples: Samples) -> int:
     return expected
 
 
+def by_chain(samples: Samples, num_chains: int) -> Samples:
+    """Samples in chain-major order with two leading axes, `(chains, draws, ...)`."""
+    check_chains(samples, num_chains)
+    return jax.tree.map(lambda leaf: leaf.reshape(num_chains, -1, *leaf.shape[1:]), samples)
+
+
+def check_chains(samples: Samples, num_chains: int) -> None:
+    """`ValueError` unless the samples are as many from each of `num_chains` chains."""
+    count = num_samples(samples)
+    if num_chains < 1 or count % num_chains:
+        raise ValueError(f"{count} samples do not divide into {num_chains} chains of equal length")
+
+
+def check_same_shapes(what: str, value: Params, like: Params, *, num_leading: int = 0) -> None:
+    """`ValueError` naming the first leaf of `value` that is not shaped like that of `like`.
+
+    The first `num_leading` axes of `value` may have any length.
+    """
+    leaves, expected = named_leaves(value), named_leaves(like)
+    if leaves.keys() != expected.keys():
+        missing, unknown = sorted(expected.keys() - leaves.keys()), sorted(leaves.keys() - expected.keys())
+        raise ValueError(f"{what}: missing leaves {missing}, unknown leaves {unknown}")
+    for name, leaf in leaves.items():
+        shape = jnp.shape(leaf)
+        if len(shape) < num_leading or shape[num_leading:] != jnp.shape(expected[name]):
+            raise ValueError(
+                f"{what}: leaf {name!r} has shape {shape}; expected {jnp.shape(expected[name])}"
+                + (f" after {num_leading} leading axes" if num_leading else "")
+            )
+
+
 def matrix(samples: Samples) -> Float[Array, "samples weights"]:
     """All numbers of every network side by side, in tree order."""
     count = num_samples(samples)

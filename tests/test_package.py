@@ -1,5 +1,6 @@
 """What `import symbnn` gives: packages on demand, a version, types, and names that explain themselves."""
 
+import ast
 import importlib
 import inspect
 import pkgutil
@@ -57,6 +58,25 @@ def test_a_package_says_what_is_public(package):
     assert sorted(set(module.__all__)) == sorted(module.__all__)
     for name in module.__all__:
         assert is_explained(getattr(module, name)), f"symbnn.{package}.{name} has no docstring"
+
+
+def inner_imports():
+    """(file, package, name) of every name that is imported from a module of another package."""
+    for file in [*(ROOT / "symbnn").rglob("*.py"), *(ROOT / "experiments").rglob("*.py")]:
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").count(".") >= 2:
+                _, package, *_ = node.module.split(".")
+                if package in PACKAGES and package not in file.relative_to(ROOT).parts:
+                    yield from ((file.relative_to(ROOT), package, alias.name) for alias in node.names)
+
+
+def test_public_names_are_imported_from_their_package():
+    wrong = [
+        f"{file}: from symbnn.{package} import {name}"
+        for file, package, name in inner_imports()
+        if name in importlib.import_module(f"symbnn.{package}").__all__
+    ]
+    assert wrong == []
 
 
 def is_explained(thing: object) -> bool:

@@ -22,7 +22,7 @@ from experiments.harness.present import present
 from experiments.harness.rundir import Run, open_run
 from experiments.harness.tables import Cell, Row, Table
 from symbnn import diagnostics, keys, symmetry, tree
-from symbnn.diagnostics.spaces import RHAT_LIMIT, by_chain
+from symbnn.diagnostics import RHAT_LIMIT
 from symbnn.types import Samples
 
 FUNCTION, RAW, CONTROL = "function space", "weights, raw", "weights, random labels"
@@ -81,7 +81,7 @@ def _diagnose(problem: Problem, config: AlignedDiagnostics, samples: Samples) ->
 
 
 def _rhat(values: jax.Array, num_chains: int) -> np.ndarray:
-    return np.asarray(diagnostics.rank_rhat(by_chain(values, num_chains)))
+    return np.asarray(diagnostics.rank_rhat(tree.by_chain(values, num_chains)))
 
 
 def _labels_kept(permutations: dict[str, jax.Array], num_chains: int) -> np.ndarray:

@@ -17,7 +17,7 @@ from symbnn.data import Split, Streamed
 from symbnn.inference.recipe import Recipe
 from symbnn.inference.training import Loss
 from symbnn.models import Model
-from symbnn.posteriors.base import check_same_shapes
+from symbnn.tree import check_same_shapes
 from symbnn.types import Params
 
 # Images of these sets come as files of any size, which stay on disk; networks see squares of this side.

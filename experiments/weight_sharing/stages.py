@@ -11,9 +11,16 @@ from configs.weight_sharing import WeightSharing
 from experiments.harness import progress
 from experiments.weight_sharing.problem import Problem, import_weights
 from symbnn import keys, sharing
-from symbnn.sharing import Layout, Mixture, Objective, Refined, SharedWeights, Stochastic
-from symbnn.sharing.ellipses import Ellipses
-from symbnn.sharing.objective import member_counts
+from symbnn.sharing import (
+    Ellipses,
+    Layout,
+    Mixture,
+    Objective,
+    Refined,
+    SharedWeights,
+    Stochastic,
+    member_counts,
+)
 from symbnn.types import Params
 
 MIXTURE = ("weights", "means", "covariances")

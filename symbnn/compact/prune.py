@@ -15,10 +15,8 @@ def prune(mean: Params, std: Params, keep: float) -> Params:
     Any other score may stand for `std`: minus the magnitude, or the inverse signal-to-noise ratio std/|mean|.
     """
     if not 0 <= keep <= 1:
-        raise ValueError(f"keep must be a share between 0 and 1, got {keep}")
-    for (name, leaf), score in zip(tree.named_leaves(mean).items(), jax.tree.leaves(std), strict=True):
-        if leaf.shape != score.shape:
-            raise ValueError(f"leaf {name!r} has shape {leaf.shape}; its scores have {score.shape}")
+        raise ValueError(f"keep must be a share between 0 and 1; got {keep}")
+    tree.check_same_shapes("std", std, mean)
     leaves, treedef = jax.tree.flatten(mean)
     scores = jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(std)])
     # Ranks rather than a threshold: exactly the share asked for is kept, ties or not.

@@ -15,7 +15,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from symbnn.density.target import has_batch_statistics
-from symbnn.models.base import in_training
+from symbnn.models import in_training
 from symbnn.symmetry.spec.spec import Factor, Leaf
 from symbnn.types import Key, Params
 

@@ -3,6 +3,7 @@
 from symbnn.diagnostics.convergence import bulk_ess, rank_rhat, split_rhat, tail_ess
 from symbnn.diagnostics.exchangeability import Exchangeability, exchangeability
 from symbnn.diagnostics.spaces import (
+    RHAT_LIMIT,
     Summary,
     centred_logits,
     function_space,
@@ -13,6 +14,7 @@ from symbnn.diagnostics.spaces import (
 )
 
 __all__ = [
+    "RHAT_LIMIT",
     "Exchangeability",
     "Summary",
     "bulk_ess",

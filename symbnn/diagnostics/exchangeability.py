@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
-from symbnn import tree
+from symbnn import names, tree
 from symbnn.symmetry import SymmetrySpec
 from symbnn.symmetry.spec.spec import Factor
 from symbnn.types import Samples
@@ -35,8 +35,7 @@ def exchangeability(spec: SymmetrySpec, samples: Samples, *, group: str) -> Exch
         samples: Networks, one draw each.
         group: Name of the layer's group in `spec`.
     """
-    if group not in {known.name for known in spec.groups}:
-        raise ValueError(f"unknown group {group!r}; known: {', '.join(known.name for known in spec.groups)}")
+    names.lookup({known.name: known for known in spec.groups}, group, "group")
     leaf, axis = _whole_axis(spec, group)
     array = tree.named_leaves(samples)[leaf]
     count = tree.num_samples(samples)

@@ -74,12 +74,12 @@ def function_space(
     def seen(params: Params) -> Array:
         return quantity(apply(params, inputs)).ravel()
 
-    return summarise(by_chain(jax.lax.map(seen, samples, batch_size=64), num_chains))
+    return summarise(tree.by_chain(jax.lax.map(seen, samples, batch_size=64), num_chains))
 
 
 def weight_space(samples: Samples, *, num_chains: int) -> Summary:
     """Of every single weight of `samples`, in chain-major order from `num_chains` chains."""
-    return summarise(by_chain(tree.matrix(samples), num_chains))
+    return summarise(tree.by_chain(tree.matrix(samples), num_chains))
 
 
 def relabelling_control(spec: SymmetrySpec, samples: Samples, key: Key, *, num_chains: int) -> Summary:
@@ -134,13 +134,6 @@ def verdict(function: Summary, *, num_chains: int) -> str:
         f"Not converged in function space: {numbers}. Draw longer, or take longer trajectories; "
         "alignment cannot repair this."
     )
-
-
-def by_chain(values: Float[Array, "samples quantities"], num_chains: int) -> Float[Array, "c d q"]:
-    """Chain-major samples as (chains, draws, quantities)."""
-    if num_chains < 1 or values.shape[0] % num_chains:
-        raise ValueError(f"{values.shape[0]} samples do not divide into {num_chains} chains of equal length")
-    return values.reshape(num_chains, -1, values.shape[1])
 
 
 @jax.jit

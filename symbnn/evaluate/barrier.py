@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from symbnn import tree
 from symbnn.evaluate.stream import Apply, map_blocks
 from symbnn.types import Params
 
@@ -74,7 +75,7 @@ def barrier(
     """
     if points < 2:
         raise ValueError(f"points: expected at least the two ends, got {points}")
-    _check_same(params_a, params_b)
+    tree.check_same_shapes("params_b", params_b, params_a)
     inputs, targets = (jnp.asarray(array) for array in batch)
     if inputs.shape[0] != targets.shape[0] or inputs.shape[0] == 0:
         raise ValueError(
@@ -123,9 +124,3 @@ def _barrier(
 
 def _excess(weights: Float[Array, " points"], curve: Float[Array, " points"]) -> Float[Array, " points"]:
     return curve - ((1.0 - weights) * curve[0] + weights * curve[-1])
-
-
-def _check_same(params_a: Params, params_b: Params) -> None:
-    shapes_a, shapes_b = (jax.tree.map(jnp.shape, params) for params in (params_a, params_b))
-    if shapes_a != shapes_b:
-        raise ValueError(f"params_b: expected the leaves {shapes_a} of params_a, got {shapes_b}")

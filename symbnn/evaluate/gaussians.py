@@ -62,8 +62,5 @@ def _wasserstein(mean_q: Params, std_q: Params, mean_p: Params, std_p: Params) -
 
 def _check(q: Gaussian, p: Gaussian) -> None:
     """The four trees have the same leaves of the same shapes."""
-    expected = {name: jnp.shape(leaf) for name, leaf in tree.named_leaves(q.mean).items()}
     for what, params in (("q.std", q.std), ("p.mean", p.mean), ("p.std", p.std)):
-        found = {name: jnp.shape(leaf) for name, leaf in tree.named_leaves(params).items()}
-        if found != expected:
-            raise ValueError(f"{what}: expected the leaves {expected} of q.mean, got {found}")
+        tree.check_same_shapes(what, params, q.mean)

@@ -246,10 +246,5 @@ def _check(samples_a: Samples, samples_b: Samples) -> tuple[int, int]:
         raise ValueError(
             f"samples: expected at least two networks in each set, got {sizes[0]} and {sizes[1]}"
         )
-    shapes_a, shapes_b = (
-        {name: leaf.shape[1:] for name, leaf in tree.named_leaves(samples).items()}
-        for samples in (samples_a, samples_b)
-    )
-    if shapes_a != shapes_b:
-        raise ValueError(f"samples_b: expected the leaves {shapes_a} of samples_a, got {shapes_b}")
+    tree.check_same_shapes("samples_b", samples_b, tree.take(samples_a, 0), num_leading=1)
     return sizes

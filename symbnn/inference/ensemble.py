@@ -33,7 +33,7 @@ from symbnn.inference.training import (
 )
 from symbnn.names import lookup
 from symbnn.posteriors import Empirical
-from symbnn.posteriors.base import check_same_shapes
+from symbnn.tree import check_same_shapes
 from symbnn.types import Key, Params, Samples
 
 OBJECTIVES = {"map": True, "mle": False}

@@ -23,7 +23,7 @@ from symbnn.inference.base import Progress, ProgressCallback, Sink
 from symbnn.inference.epochs import Loss, TrainingState, advance, initial_state
 from symbnn.inference.recipe import Recipe
 from symbnn.inference.storage import flatten, unflatten
-from symbnn.models.base import in_training
+from symbnn.models import in_training
 from symbnn.types import Key, Params, Samples
 
 

@@ -21,17 +21,13 @@ def to_arviz(samples: Samples, num_chains: int = 1, diagnostics: Mapping[str, An
     Of `diagnostics` the arrays `(chains, draws, ...)` become sample statistics; the rest says nothing about
     single draws and is left out.
     """
-    num_draws, rest = divmod(tree.num_samples(samples), num_chains)
-    if rest:
-        raise ValueError(f"{tree.num_samples(samples)} samples do not divide into {num_chains} chains")
+    chains = tree.named_leaves(tree.by_chain(samples, num_chains))
+    num_draws = tree.num_samples(samples) // num_chains
     try:
         import arviz
     except ImportError as error:
         raise ImportError("to_arviz needs ArviZ; install it with: pip install arviz") from error
-    posterior = {
-        name: np.asarray(leaf).reshape(num_chains, num_draws, *leaf.shape[1:])
-        for name, leaf in tree.named_leaves(samples).items()
-    }
+    posterior = {name: np.asarray(leaf) for name, leaf in chains.items()}
     statistics = {
         STATISTICS.get(name, name): np.asarray(value)
         for name, value in (diagnostics or {}).items()

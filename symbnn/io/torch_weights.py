@@ -17,11 +17,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
 from symbnn import tree
-from symbnn.io.files import ArtefactError, problem, replacing
+from symbnn.io.files import ArtefactError, problem
 from symbnn.io.torch_layers import LayerMap, torch_layers
+from symbnn.io.trees import write_arrays
 from symbnn.models import Model
 from symbnn.types import Params
 
@@ -100,11 +101,7 @@ def load_safetensors(path: str | Path) -> dict[str, np.ndarray]:
 
 def save_safetensors(path: str | Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Write arrays for other programs, atomically."""
-    with replacing(Path(path)) as part:
-        try:
-            save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, part)
-        except SafetensorError as error:
-            raise OSError(str(error)) from error
+    write_arrays(Path(path), {name: np.ascontiguousarray(array) for name, array in arrays.items()})
 
 
 def _entries(

@@ -50,11 +50,7 @@ def save_tree(path: str | Path, tree: Any, metadata: Mapping[str, Any] | None = 
     text = json.dumps(description)
     # One entry: safetensors writes several in any order, and the same tree should make the same bytes.
     header = {"symbnn": text + hashlib.sha256(text.encode()).hexdigest()}
-    with replacing(path) as part:
-        try:
-            save_file(arrays, part, metadata=header)
-        except SafetensorError as error:  # the library wraps the operating system's error
-            raise OSError(str(error)) from error
+    write_arrays(path, arrays, header)
 
 
 def load_tree(
@@ -90,6 +86,17 @@ def load_tree(
             advice=f"read it with symbnn {description['versions']['symbnn']}",
         ) from error
     return (tree if like is None else _in_form(path, like, tree)), description["metadata"]
+
+
+def write_arrays(
+    path: Path, arrays: Mapping[str, np.ndarray], header: Mapping[str, str] | None = None
+) -> None:
+    """One safetensors file in place of `path`, atomically."""
+    with replacing(path) as part:
+        try:
+            save_file(dict(arrays), part, metadata=None if header is None else dict(header))
+        except SafetensorError as error:  # the library wraps the operating system's error
+            raise OSError(str(error)) from error
 
 
 def read_metadata(path: str | Path) -> dict[str, Any]:

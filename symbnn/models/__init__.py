@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from symbnn import names
-from symbnn.models.base import Model, from_module
+from symbnn.models.base import Model, from_module, in_training
 from symbnn.models.convnets import lenet, optunet
 from symbnn.models.filter_response import resnet20_frn
 from symbnn.models.layers import ACTIVATIONS
@@ -30,6 +30,7 @@ __all__ = [
     "Model",
     "create",
     "from_module",
+    "in_training",
     "lenet",
     "mlp",
     "optunet",

@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from symbnn import tree
 from symbnn.types import Key, Params, Samples
 
 Class = TypeVar("Class", bound=type)
@@ -54,21 +53,6 @@ def register(*, static: tuple[str, ...] = ()) -> Any:
         return cls
 
     return decorate
-
-
-def check_same_shapes(what: str, value: Params, mean: Params, *, num_leading: int = 0) -> None:
-    """`ValueError` naming the first leaf of `value` that is not shaped like `mean` after the leading axes."""
-    leaves, expected = tree.named_leaves(value), tree.named_leaves(mean)
-    if leaves.keys() != expected.keys():
-        missing, unknown = sorted(expected.keys() - leaves.keys()), sorted(leaves.keys() - expected.keys())
-        raise ValueError(f"{what}: missing leaves {missing}, unknown leaves {unknown}")
-    for name, leaf in leaves.items():
-        shape = jnp.shape(leaf)
-        if len(shape) < num_leading or shape[num_leading:] != jnp.shape(expected[name]):
-            raise ValueError(
-                f"{what}: leaf {name!r} has shape {shape}; expected {jnp.shape(expected[name])}"
-                + (f" after {num_leading} leading axes" if num_leading else "")
-            )
 
 
 def check_num(num: int) -> None:

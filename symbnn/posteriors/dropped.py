@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from symbnn import tree
-from symbnn.posteriors.base import check_num, check_same_shapes, register
+from symbnn.posteriors.base import check_num, register
 from symbnn.types import Key, Params, Samples
 
 
@@ -78,7 +78,7 @@ class DroppedUnits:
 
     def log_prob(self, params: Params) -> Float[Array, ""]:
         """Log-mass: the sum over stored networks of the mass of the masks that turn it into `params`."""
-        check_same_shapes("params", params, tree.take(self.samples, 0))
+        tree.check_same_shapes("params", params, tree.take(self.samples, 0))
         masks = kept_units(params, self.units)
         kept = sum(jnp.sum(mask) for mask in masks.values())
         total = sum(group.size for group in self.units)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from symbnn import tree
-from symbnn.posteriors.base import check_num, check_same_shapes, register
+from symbnn.posteriors.base import check_num, register
 from symbnn.types import Key, Params, Samples
 
 
@@ -21,9 +21,7 @@ class Empirical:
     num_chains: int = 1
 
     def __post_init__(self) -> None:
-        num = tree.num_samples(self.samples)
-        if self.num_chains < 1 or num % self.num_chains:
-            raise ValueError(f"{num} samples do not divide into {self.num_chains} chains of equal length")
+        tree.check_chains(self.samples, self.num_chains)
 
     def sample(self, key: Key, num: int) -> Samples:
         """`num` stored networks, drawn with replacement."""
@@ -32,7 +30,7 @@ class Empirical:
 
     def log_prob(self, params: Params) -> Float[Array, ""]:
         """Logarithm of the share of stored networks equal to `params`; -inf for any other network."""
-        check_same_shapes("params", params, tree.take(self.samples, 0))
+        tree.check_same_shapes("params", params, tree.take(self.samples, 0))
         equal = jax.tree.map(
             lambda stored, leaf: jnp.all((stored == leaf).reshape(stored.shape[0], -1), axis=1),
             self.samples,
@@ -43,7 +41,4 @@ class Empirical:
 
     def by_chain(self) -> Samples:
         """The samples with two leading axes, `(chains, draws, ...)`."""
-        return jax.tree.map(
-            lambda leaf: leaf.reshape(self.num_chains, -1, *leaf.shape[1:]),
-            self.samples,
-        )
+        return tree.by_chain(self.samples, self.num_chains)

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from symbnn import tree
-from symbnn.posteriors.base import check_num, check_same_shapes, register, standard_normal
+from symbnn.posteriors.base import check_num, register, standard_normal
 from symbnn.types import Key, Params, Samples
 
 LOG_TWO_PI = math.log(2.0 * math.pi)
@@ -33,7 +33,7 @@ class DiagonalGaussian:
     std: Params
 
     def __post_init__(self) -> None:
-        check_same_shapes("std", self.std, self.mean)
+        tree.check_same_shapes("std", self.std, self.mean)
 
     def sample(self, key: Key, num: int) -> Samples:
         """`num` draws mean + std∘ε."""
@@ -47,7 +47,7 @@ class DiagonalGaussian:
 
     def log_prob(self, params: Params) -> Float[Array, ""]:
         """Log-density."""
-        check_same_shapes("params", params, self.mean)
+        tree.check_same_shapes("params", params, self.mean)
         return _diagonal_log_prob(_difference(params, self.mean), self.std)
 
 
@@ -61,10 +61,10 @@ class LowRankGaussian:
     std: Params | None = None
 
     def __post_init__(self) -> None:
-        check_same_shapes("factors", self.factors, self.mean, num_leading=1)
+        tree.check_same_shapes("factors", self.factors, self.mean, num_leading=1)
         tree.num_samples(self.factors)
         if self.std is not None:
-            check_same_shapes("std", self.std, self.mean)
+            tree.check_same_shapes("std", self.std, self.mean)
 
     @property
     def rank(self) -> int:
@@ -90,7 +90,7 @@ class LowRankGaussian:
         Without `std` and with fewer factors than weights the law lives on an affine subspace and has no
         density: a `ValueError`.
         """
-        check_same_shapes("params", params, self.mean)
+        tree.check_same_shapes("params", params, self.mean)
         if self.std is None:
             return self._log_prob_of_factors(params)
         difference = _difference(params, self.mean)
@@ -135,8 +135,8 @@ class LowRankPrecision:
     factors: Params
 
     def __post_init__(self) -> None:
-        check_same_shapes("std", self.std, self.mean)
-        check_same_shapes("factors", self.factors, self.mean, num_leading=1)
+        tree.check_same_shapes("std", self.std, self.mean)
+        tree.check_same_shapes("factors", self.factors, self.mean, num_leading=1)
         tree.num_samples(self.factors)
 
     @property
@@ -167,7 +167,7 @@ class LowRankPrecision:
 
     def log_prob(self, params: Params) -> Float[Array, ""]:
         """Log-density."""
-        check_same_shapes("params", params, self.mean)
+        tree.check_same_shapes("params", params, self.mean)
         difference = _difference(params, self.mean)
         whitened = jax.tree.map(lambda f, s: f * s, self.factors, self.std)
         values, _ = _eigen(_gram(whitened))

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 from jaxtyping import Array
 
-from symbnn.posteriors.base import check_same_shapes
+from symbnn import tree
 from symbnn.types import Key, Params
 
 Noise = Callable[[tuple[int, ...]], Array]
@@ -72,7 +72,7 @@ def local_reparametrisation(apply: Callable[[Params, Array], Array]) -> ApplyLoc
     """
 
     def apply_local(key: Key, mean: Params, std: Params, inputs: Array) -> Array:
-        check_same_shapes("std", std, mean)
+        tree.check_same_shapes("std", std, mean)
         closed = jax.make_jaxpr(apply)(mean, inputs[:1])
         weights = [
             Normal(m, jnp.square(s), is_weight=True)

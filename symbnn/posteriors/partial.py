@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from symbnn import tree
-from symbnn.posteriors.base import check_same_shapes, register
+from symbnn.posteriors.base import register
 from symbnn.types import Key, Params, Samples
 
 
@@ -33,7 +33,7 @@ class FixedLeaves:
 
     def log_prob(self, params: Params) -> Float[Array, ""]:
         """Log-density over the free leaves; -inf if another leaf is not the known one."""
-        check_same_shapes("params", params, self.params)
+        tree.check_same_shapes("params", params, self.params)
         leaves, known = tree.named_leaves(params), tree.named_leaves(self.params)
         names = jax.eval_shape(lambda key: self.free.sample(key, 1), jax.random.key(0)).keys()
         same = [jnp.all(leaves[name] == known[name]) for name in leaves if name not in names]

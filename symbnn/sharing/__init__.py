@@ -12,13 +12,13 @@ M. Lin, X. Guan, G. Jing, G. Botterweck, A. Patane: Stochastic Weight Sharing fo
 (AISTATS 2025). `SharedWeights` goes through every evaluator like any posterior; `save` writes it to a small
 file."""
 
-from symbnn.sharing.ellipses import CHI_SQUARE_95, find_ellipses, mahalanobis
+from symbnn.sharing.ellipses import CHI_SQUARE_95, Ellipses, find_ellipses, mahalanobis
 from symbnn.sharing.files import load, save
 from symbnn.sharing.gmm import Fitted, assign, fit, fit_minibatch
 from symbnn.sharing.kmeans import kmeans
 from symbnn.sharing.layout import Layout, flatten, insert, is_kernel, layout_of
 from symbnn.sharing.merge import guards_of, merge
-from symbnn.sharing.objective import Objective
+from symbnn.sharing.objective import Objective, member_counts
 from symbnn.sharing.outliers import Outliers, find_outliers
 from symbnn.sharing.posterior import SharedWeights
 from symbnn.sharing.refine import Clusters, Refined, cluster, default_components, mixture_of, refine, share
@@ -30,6 +30,7 @@ from symbnn.sharing.training import TrainedSharing, component_gradients, train_s
 __all__ = [
     "CHI_SQUARE_95",
     "Clusters",
+    "Ellipses",
     "Fitted",
     "Layout",
     "Mixture",
@@ -57,6 +58,7 @@ __all__ = [
     "layout_of",
     "load",
     "mahalanobis",
+    "member_counts",
     "merge",
     "mixture_of",
     "pretrain",

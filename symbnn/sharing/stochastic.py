@@ -35,11 +35,11 @@ from symbnn.inference.training import (
     train,
     warn_nonfinite,
 )
-from symbnn.models.base import in_training
+from symbnn.models import in_training
 from symbnn.names import lookup
 from symbnn.posteriors import DiagonalGaussian
-from symbnn.posteriors.base import check_same_shapes
 from symbnn.sharing.layout import Layout, flatten, insert, is_kernel, layout_of
+from symbnn.tree import check_same_shapes
 from symbnn.types import Key, Params
 
 Wrap = Callable[[Loss], Loss]

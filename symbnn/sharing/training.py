@@ -21,7 +21,7 @@ from symbnn.density import Batch, Target, has_batch_statistics
 from symbnn.inference.base import ProgressCallback
 from symbnn.inference.recipe import Recipe
 from symbnn.inference.training import Problem, problem_of
-from symbnn.models.base import in_training
+from symbnn.models import in_training
 from symbnn.sharing.layout import insert
 from symbnn.sharing.objective import Objective
 from symbnn.sharing.posterior import SharedWeights

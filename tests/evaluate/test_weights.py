@@ -65,7 +65,7 @@ def test_wasserstein_is_the_distance_of_quantile_functions():
 def test_gaussians_of_different_networks_have_no_distance():
     q = gaussian(0)
     other = Gaussian({"a": q.mean["a"]}, {"a": q.std["a"]})
-    with pytest.raises(ValueError, match=r"p\.mean: expected the leaves"):
+    with pytest.raises(ValueError, match=r"p\.mean: "):
         evaluate.kl(q, other)
 
 
@@ -127,7 +127,7 @@ def test_barrier_with_other_losses_and_bad_arguments(batch):
     np.testing.assert_allclose(result.loss[0], expected, rtol=1e-5)
     with pytest.raises(ValueError, match="points: expected at least the two ends, got 1"):
         evaluate.barrier(apply, a, b, batch, points=1)
-    with pytest.raises(ValueError, match="params_b: expected the leaves"):
+    with pytest.raises(ValueError, match="params_b: missing leaves"):
         evaluate.barrier(apply, a, {"hidden": b["hidden"]}, batch)
     with pytest.raises(ValueError, match="as many targets as inputs"):
         evaluate.barrier(apply, a, b, (batch[0], batch[1][:5]))

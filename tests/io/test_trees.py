@@ -79,7 +79,9 @@ def test_own_containers_come_back_through_a_template_or_by_class(tmp_path):
     assert io.load_tree(tmp_path / "state")[0].keys() == {"position", "count"}
     with pytest.raises(io.ArtefactError, match=r"'position/w' is \(\(2,\).*expected \(\(3,\)"):
         io.load_tree(tmp_path / "state", like=State({"w": jnp.ones(3)}, 4))
-    with pytest.raises(io.ArtefactError, match=r"not in the file \['position/v'\], only in the file \['position/w'\]"):
+    with pytest.raises(
+        io.ArtefactError, match=r"not in the file \['position/v'\], only in the file \['position/w'\]"
+    ):
         io.load_tree(tmp_path / "state", like=State({"v": jnp.ones(2)}, 4))
 
 

@@ -166,9 +166,7 @@ def test_as_many_components_as_points_is_the_limit():
     mixture = kmeans(jax.random.key(0), points, 12)
     assert np.isfinite(mixture.covariances).all()
     assert len(np.unique(assign(points, mixture))) == 12
-    with pytest.raises(
-        ValueError, match="between 1 and 12, the number of points; got 13"
-    ):
+    with pytest.raises(ValueError, match="between 1 and 12, the number of points; got 13"):
         kmeans(jax.random.key(0), points, 13)
 
 
