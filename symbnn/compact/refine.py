@@ -103,9 +103,8 @@ def refine(
             objective, recipe, key[None], members, settings, data, progress=progress, stage="refinement"
         )
         warn_nonfinite("refinement", trained.num_nonfinite)
-        weights, losses, num_nonfinite = tree.take(
-            (trained.weights, trained.losses, trained.num_nonfinite), 0
-        )
+        one = tree.take(trained, 0)
+        weights, losses, num_nonfinite = one.weights, one.losses, one.num_nonfinite
     refined = _moved(posterior.mean, posterior.std, weights)
     measured = displacement(refined, posterior)._asdict()
     return Fit(refined, {"loss": losses, "num_nonfinite": num_nonfinite, **measured})

@@ -78,7 +78,7 @@ def test_training_with_masks_learns():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"rate": 1.0}, "rate must be a probability"),
+        ({"rate": 1.0}, "rate is a probability"),
         ({"batch_size": 10, "masks_per_batch": 4}, "10 does not divide into 4 parts"),
         ({"masks_per_batch": 0}, "masks_per_batch"),
         ({"units": ["hiden"], "batch_size": 10}, "unknown units 'hiden'"),
