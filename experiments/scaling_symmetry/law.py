@@ -19,7 +19,7 @@ from symbnn import density, keys, symmetry
 from symbnn.inference.epochs import has_convolution
 from symbnn.inference.recipe import OPTIMIZERS, Recipe
 from symbnn.models import Model
-from symbnn.symmetry.gauges.mass import flow, squares, terms
+from symbnn.symmetry.gauges import flow, squares, terms
 from symbnn.types import Key, Params, Samples
 
 

@@ -76,6 +76,14 @@ class Program(NamedTuple):
     inputs: list[Value]
     outputs: list[Value]
 
+    def readers(self) -> dict[Value, list[Equation]]:
+        """The equations that read a value, for every value that is read."""
+        readers: dict[Value, list[Equation]] = {}
+        for equation in self.equations:
+            for value in dict.fromkeys(equation.operands):
+                readers.setdefault(value, []).append(equation)
+        return readers
+
 
 def flatten(closed: ClosedJaxpr) -> Program:
     """The program of a traced function."""

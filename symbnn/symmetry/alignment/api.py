@@ -14,19 +14,14 @@ import numpy as np
 from symbnn import tree
 from symbnn.names import lookup
 from symbnn.symmetry.alignment.chain import match_chains
-from symbnn.symmetry.alignment.features.capture import Apply
-from symbnn.symmetry.alignment.features.signs import element_of
-from symbnn.symmetry.alignment.features.similarity import Activations
-from symbnn.symmetry.alignment.features.weights import Arrays, Features, in_units
+from symbnn.symmetry.alignment.features import Activations, Apply, Arrays, Features, element_of, in_units
 from symbnn.symmetry.alignment.match import Search, extract_one, match
 from symbnn.symmetry.alignment.methods import METHODS, PUBLIC_METHODS, Way, features_of
 from symbnn.symmetry.alignment.precision import match_by_precision
 from symbnn.symmetry.alignment.reference import match_to_mean, medoid, reference_params
-from symbnn.symmetry.alignment.search.assignment import SOLVERS
-from symbnn.symmetry.alignment.search.descent import Descent
-from symbnn.symmetry.alignment.search.problem import HostPermutations, on_device
-from symbnn.symmetry.group.act import Element, act_leaf, identity
-from symbnn.symmetry.spec.spec import SymmetrySpec, check_params
+from symbnn.symmetry.alignment.search import SOLVERS, Descent, HostPermutations, on_device
+from symbnn.symmetry.group import Element, act_leaf, identity
+from symbnn.symmetry.spec import SymmetrySpec, check_params
 from symbnn.types import Key, Params, Samples
 
 # Networks relabelled in one step of the final pass.

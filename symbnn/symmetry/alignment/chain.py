@@ -11,8 +11,7 @@ import numpy as np
 
 from symbnn import tree
 from symbnn.symmetry.alignment.match import joined, part_of
-from symbnn.symmetry.alignment.search.descent import Descent
-from symbnn.symmetry.alignment.search.problem import HostPermutations
+from symbnn.symmetry.alignment.search import Descent, HostPermutations
 from symbnn.types import Samples
 
 BLOCK_DRAWS = 8

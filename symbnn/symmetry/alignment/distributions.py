@@ -6,11 +6,10 @@ minimises it (Rossi et al. 2023). For variational posteriors and SWAG.
 
 from symbnn import tree
 from symbnn.symmetry.alignment.api import Aligned, check_samples, move, stacked_elements
-from symbnn.symmetry.alignment.features.signs import without_signs
-from symbnn.symmetry.alignment.features.weights import Arrays, Features, in_units, weight_features
+from symbnn.symmetry.alignment.features import Arrays, Features, in_units, weight_features, without_signs
 from symbnn.symmetry.alignment.match import Search, descent_matcher, extract_one, match
 from symbnn.symmetry.alignment.reference import reference_params
-from symbnn.symmetry.spec.spec import SymmetrySpec
+from symbnn.symmetry.spec import SymmetrySpec
 from symbnn.types import Key, Params, Samples
 
 

@@ -10,17 +10,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from symbnn import keys, tree
-from symbnn.symmetry.alignment.features.weights import Arrays, Features
-from symbnn.symmetry.alignment.search.descent import Descent, descend, settle
-from symbnn.symmetry.alignment.search.problem import (
+from symbnn.symmetry.alignment.features import Arrays, Features
+from symbnn.symmetry.alignment.search import (
+    Descent,
     HostPermutations,
     Problem,
+    descend,
     identity_permutations,
     make_problem,
+    settle,
 )
-from symbnn.symmetry.group.act import random_element
+from symbnn.symmetry.group import random_element
+from symbnn.symmetry.spec import SymmetrySpec
 from symbnn.symmetry.spec.layer_order import depth_order
-from symbnn.symmetry.spec.spec import SymmetrySpec
 from symbnn.types import Key, Samples
 
 # Networks whose features fill this much memory are matched together.

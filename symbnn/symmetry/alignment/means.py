@@ -6,12 +6,11 @@ import jax
 import jax.numpy as jnp
 
 from symbnn import tree
-from symbnn.symmetry.alignment.features.signs import element_of
-from symbnn.symmetry.alignment.features.weights import Arrays, Features
+from symbnn.symmetry.alignment.features import Arrays, Features, element_of
 from symbnn.symmetry.alignment.match import chunks, part_of
-from symbnn.symmetry.alignment.search.problem import HostPermutations, groups_only, on_device
-from symbnn.symmetry.group.act import act_leaf
-from symbnn.symmetry.spec.spec import Leaf, SymmetrySpec
+from symbnn.symmetry.alignment.search import HostPermutations, groups_only, on_device
+from symbnn.symmetry.group import act_leaf
+from symbnn.symmetry.spec import Leaf, SymmetrySpec
 from symbnn.types import Samples
 
 

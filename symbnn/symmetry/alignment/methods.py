@@ -6,16 +6,27 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from symbnn.names import lookup
-from symbnn.symmetry.alignment.features.capture import Apply, activation_features
-from symbnn.symmetry.alignment.features.similarity import Activations, correlation, hooked_features
-from symbnn.symmetry.alignment.features.weights import Arrays, Features, weight_features
+from symbnn.symmetry.alignment.features import (
+    Activations,
+    Apply,
+    Arrays,
+    Features,
+    activation_features,
+    correlation,
+    hooked_features,
+    weight_features,
+)
 from symbnn.symmetry.alignment.match import Matcher, Search, descent_matcher
 from symbnn.symmetry.alignment.means import mean_features
-from symbnn.symmetry.alignment.search.contributions import contribution_features, match_contributions
-from symbnn.symmetry.alignment.search.descent import Descent
-from symbnn.symmetry.alignment.search.frank_wolfe import to_reference, to_universe
-from symbnn.symmetry.alignment.search.problem import HostPermutations
-from symbnn.symmetry.spec.spec import SymmetrySpec
+from symbnn.symmetry.alignment.search import (
+    Descent,
+    HostPermutations,
+    contribution_features,
+    match_contributions,
+    to_reference,
+    to_universe,
+)
+from symbnn.symmetry.spec import SymmetrySpec
 from symbnn.types import Params, Samples
 
 

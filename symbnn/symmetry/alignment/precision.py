@@ -7,12 +7,11 @@ alone, so a tenth of the mean variance of its array is added.
 
 import jax.numpy as jnp
 
-from symbnn.symmetry.alignment.features.signs import without_signs
-from symbnn.symmetry.alignment.features.weights import Arrays, Features
+from symbnn.symmetry.alignment.features import Arrays, Features, without_signs
 from symbnn.symmetry.alignment.match import Matcher, match
 from symbnn.symmetry.alignment.means import mean_features
-from symbnn.symmetry.alignment.search.descent import Descent
-from symbnn.symmetry.spec.spec import SymmetrySpec
+from symbnn.symmetry.alignment.search import Descent
+from symbnn.symmetry.spec import SymmetrySpec
 from symbnn.types import Samples
 
 RIDGE = 0.1

@@ -11,12 +11,11 @@ import numpy as np
 
 from symbnn import tree
 from symbnn.names import nearest
-from symbnn.symmetry.alignment.features.weights import Arrays, Features
+from symbnn.symmetry.alignment.features import Arrays, Features
 from symbnn.symmetry.alignment.match import Matcher, Search, chunks, match, part_of
 from symbnn.symmetry.alignment.means import mean_features
-from symbnn.symmetry.alignment.search.descent import Descent
-from symbnn.symmetry.alignment.search.problem import HostPermutations, Problem, groups_only, objective
-from symbnn.symmetry.spec.spec import SymmetrySpec, check_params
+from symbnn.symmetry.alignment.search import Descent, HostPermutations, Problem, groups_only, objective
+from symbnn.symmetry.spec import SymmetrySpec, check_params
 from symbnn.types import Params, Samples
 
 STRATEGIES = ("mean", "medoid")

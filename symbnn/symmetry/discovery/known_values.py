@@ -1,7 +1,7 @@
 """Which values are known: arrays that hold one number everywhere, whatever the weights are.
 
 A uniform value is fixed by every relabelling, so it constrains none. Zero matters most: it has every
-degree, which is why max(x, 0), zero padding and zero initial states allow rescaling. Positive factors also
+exponent, which is why max(x, 0), zero padding and zero initial states allow rescaling. Positive factors also
 fix ±inf.
 """
 
@@ -53,7 +53,7 @@ ZERO_IF_ALL_ARE = {
 }
 
 
-def known_values(program: Program) -> dict[Value, float]:
+def find_known_values(program: Program) -> dict[Value, float]:
     """The number that a value holds everywhere, for every value of which that is known."""
     known: dict[Value, float] = {}
     for equation in program.equations:

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from symbnn.symmetry.program import Equation, Program, Value
+from symbnn.symmetry.spec import Factor, Leaf, Slices
 from symbnn.symmetry.spec.explain import slice_name
-from symbnn.symmetry.spec.spec import Factor, Leaf, Slices
 
 INDEXED_APART = ("slice", "split", "unstack")
 
@@ -36,7 +36,7 @@ def take_apart(program: Program, names: dict[str, Value], *, whole: frozenset[st
     replaced: dict[Value, dict[Range, Value]] = {}
     leaves: dict[str, Value] = {}
     parts: dict[str, list[str]] = {}
-    readers = _readers(program)
+    readers = program.readers()
     for name, leaf in names.items():
         ranges = _ranges(program, leaf, readers.get(leaf, [])) if name not in whole else []
         labels = [slice_name(name, *one) for one in ranges]
@@ -73,7 +73,7 @@ def disagreeing(leaves: Mapping[str, Leaf], parts: dict[str, list[str]]) -> froz
 
 def remarks(program: Program, names: dict[str, Value]) -> Iterator[str]:
     """What to say of leaves that are indexed, but whose slices share permutations."""
-    readers = _readers(program)
+    readers = program.readers()
     for name, leaf in names.items():
         for axis in range(len(leaf.shape)):
             cut = [equation for equation in readers.get(leaf, []) if _is_index(equation, axis)]
@@ -83,14 +83,6 @@ def remarks(program: Program, names: dict[str, Value]) -> Iterator[str]:
                     "slices share their permutations; a leaf for each, or a scan over the first axis, would "
                     "free them"
                 )
-
-
-def _readers(program: Program) -> dict[Value, list[Equation]]:
-    readers: dict[Value, list[Equation]] = {}
-    for equation in program.equations:
-        for value in dict.fromkeys(equation.operands):
-            readers.setdefault(value, []).append(equation)
-    return readers
 
 
 def _ranges(program: Program, leaf: Value, readers: list[Equation]) -> list[Range]:

@@ -24,9 +24,9 @@ from symbnn.symmetry.gauges.minimum import (
     minimise_on_host,
     quickly_compiled,
 )
-from symbnn.symmetry.group.act import Element, act, identity, multiplier
-from symbnn.symmetry.spec.blocks import join, split
-from symbnn.symmetry.spec.spec import SymmetrySpec, check_params
+from symbnn.symmetry.group import Element, act, identity
+from symbnn.symmetry.group.act import multiplier
+from symbnn.symmetry.spec import SymmetrySpec, check_params, join, split
 from symbnn.types import Params
 
 

@@ -16,11 +16,10 @@ import numpy as np
 from symbnn.names import lookup
 from symbnn.symmetry.gauges.balance import balance
 from symbnn.symmetry.gauges.sorting import Occurrence, incoming, inner_first, kernels_first, occurrences, rows
-from symbnn.symmetry.group.act import act, identity
-from symbnn.symmetry.group.permute import permute
+from symbnn.symmetry.group import act, identity, permute
 from symbnn.symmetry.numerics import length
+from symbnn.symmetry.spec import Group, SymmetrySpec, check_params
 from symbnn.symmetry.spec.layer_order import depth_order
-from symbnn.symmetry.spec.spec import Group, SymmetrySpec, check_params
 from symbnn.types import Params
 
 

@@ -19,10 +19,10 @@ import numpy as np
 from scipy.optimize import linprog
 
 from symbnn import tree
-from symbnn.symmetry.group.act import Element, multiplier
-from symbnn.symmetry.spec.blocks import split
-from symbnn.symmetry.spec.layer_order import is_bias, is_weight, piece_factors
-from symbnn.symmetry.spec.spec import Factor, Leaf, SymmetrySpec
+from symbnn.symmetry.group import Element
+from symbnn.symmetry.group.act import multiplier
+from symbnn.symmetry.spec import Factor, Leaf, SymmetrySpec, pieces, split
+from symbnn.symmetry.spec.layer_order import is_bias, is_weight
 from symbnn.types import Params
 
 Logs = dict[str, jax.Array]
@@ -67,7 +67,7 @@ def terms(spec: SymmetrySpec, count_bias: bool) -> tuple[Term, ...]:
         Term(tuple(plain for axis, plain in enumerate(plain_factors) if axis in kept))
         for leaf in spec.leaves
         if is_counted(leaf, count_bias)
-        for factors in piece_factors(leaf.axes)
+        for factors in pieces(leaf.axes)
         for plain_factors in [tuple(replace(factor, signs=(), role=None) for factor in factors)]
         for kept in [_kept(spec, factors)]
         if any(any(factor.scales) for factor in factors)

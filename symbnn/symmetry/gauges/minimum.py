@@ -20,7 +20,7 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator, cg
 
 from symbnn.symmetry.gauges.mass import Logs, Term, flow, mass
-from symbnn.symmetry.spec.spec import SymmetrySpec
+from symbnn.symmetry.spec import SymmetrySpec
 
 # Up to here the Hessian is built and factorised; above, conjugate gradients only multiply with it.
 DENSE_UNKNOWNS = 256

@@ -14,11 +14,10 @@ import jax.numpy as jnp
 
 from symbnn import tree
 from symbnn.names import lookup
-from symbnn.symmetry.group.permute import permute
+from symbnn.symmetry.group import permute
 from symbnn.symmetry.numerics import length
-from symbnn.symmetry.spec.blocks import Piece, split
+from symbnn.symmetry.spec import Group, Piece, SymmetrySpec, check_params, split
 from symbnn.symmetry.spec.layer_order import depth_order, is_bias, is_weight, producing_axes
-from symbnn.symmetry.spec.spec import Group, SymmetrySpec, check_params
 from symbnn.types import Params
 
 

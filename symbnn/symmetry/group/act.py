@@ -18,8 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from symbnn import keys, tree
-from symbnn.symmetry.spec.blocks import Piece, join, split
-from symbnn.symmetry.spec.spec import Factor, Group, Leaf, SymmetrySpec, check_params
+from symbnn.symmetry.spec import Factor, Group, Leaf, Piece, SymmetrySpec, check_params, join, split
 from symbnn.types import Key, Params
 
 

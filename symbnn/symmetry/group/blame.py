@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from symbnn.symmetry.group.act import Element, act, identity
-from symbnn.symmetry.spec.spec import Factor, Group, Leaf, Segments, Slices, SymmetrySpec, Word
+from symbnn.symmetry.spec import Factor, Group, Leaf, Segments, Slices, SymmetrySpec, Word
 from symbnn.types import Params
 
 EXPONENTS = tuple(Fraction(number) for number in (0, 1, -1, 2, -2))

@@ -7,7 +7,7 @@ import jax
 
 from symbnn import tree
 from symbnn.symmetry.group.act import Element, act_leaf
-from symbnn.symmetry.spec.spec import Factor, Leaf, Segments, Slices, SymmetrySpec, Word
+from symbnn.symmetry.spec import Factor, Leaf, Segments, Slices, SymmetrySpec, Word
 from symbnn.types import Params
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from symbnn import keys, tree
 from symbnn.symmetry.group import blame
 from symbnn.symmetry.group.act import Element, act, identity, random_element
-from symbnn.symmetry.spec.spec import SymmetrySpec, check_params
+from symbnn.symmetry.spec import SymmetrySpec, check_params
 from symbnn.types import Key, Params
 
 KINDS = ("permutation", "scale", "sign", "all")

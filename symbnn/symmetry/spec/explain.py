@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from fractions import Fraction
 
-from symbnn.symmetry.spec.spec import Factor, Group, Leaf, Pin, SymmetrySpec, atoms, parts, word_size
+from symbnn.symmetry.spec.spec import Factor, Group, Leaf, Pin, SymmetrySpec
+from symbnn.symmetry.spec.words import atoms, slices, word_size
 
 FEW = 3
 """Generators whose exponents are all written out."""
@@ -38,10 +39,10 @@ def _groups(spec: SymmetrySpec) -> Iterator[str]:
 
 def _places(leaf: Leaf) -> Iterator[tuple[str, Factor]]:
     """Every atom with the leaf, slice and axis it lies on."""
-    slices, start = parts(leaf.axes), 0
-    for words in slices:
+    parts, start = slices(leaf.axes), 0
+    for words in parts:
         length = word_size(words[0]) if words else 1
-        name = leaf.name if slices == (leaf.axes,) else slice_name(leaf.name, start, length)
+        name = leaf.name if parts == (leaf.axes,) else slice_name(leaf.name, start, length)
         start += length
         for axis, word in enumerate(words):
             yield from ((f"{name} axis {axis}", factor) for factor in atoms(word))

@@ -5,7 +5,8 @@ from fractions import Fraction
 
 from symbnn import names as known_names
 from symbnn import tree
-from symbnn.symmetry.spec.spec import Factor, Group, Leaf, SymmetrySpec, Word
+from symbnn.symmetry.spec.spec import Factor, Group, Leaf, SymmetrySpec
+from symbnn.symmetry.spec.words import Word
 from symbnn.types import Params
 
 Axes = Mapping[str, tuple[str | None, ...]]

@@ -20,7 +20,7 @@ from jax.flatten_util import ravel_pytree
 
 from symbnn import models, symmetry
 from symbnn.symmetry.discovery import rules
-from symbnn.symmetry.discovery.exponent_rules import DEGREES
+from symbnn.symmetry.discovery.exponent_rules import EXPONENT_RULES
 from tests.symmetry.cases import CASES, Case, dense, draw, inputs, linear, mlp, summary
 
 # Small, and between them every structure: a sum, a product, a shift, fibres over a group and over an index.
@@ -136,7 +136,9 @@ def measure(names):
 
 def test_published_networks_from_shapes_alone():
     """In a process of their own, without the tests' shape checking: under 1 GiB."""
-    measured = json.loads(run(f"from tests.symmetry.discovery.test_discover import measure; measure({list(PUBLISHED)})"))
+    measured = json.loads(
+        run(f"from tests.symmetry.discovery.test_discover import measure; measure({list(PUBLISHED)})")
+    )
     for name, (_, expected) in PUBLISHED.items():
         found = measured["results"][name]
         assert {tuple(key): count for key, count in found["groups"]} == expected
@@ -351,7 +353,7 @@ def test_specs_do_not_depend_on_the_hash_seed():
 @pytest.fixture
 def own_rules(monkeypatch):
     """What a test registers is gone after it."""
-    for table in (rules.RULES, DEGREES):
+    for table in (rules.RULES, EXPONENT_RULES):
         for name in ("doubled_for_the_test", "wrong_for_the_test", "weighted_sum"):
             monkeypatch.setitem(table, name, None)
             monkeypatch.delitem(table, name)
@@ -377,25 +379,25 @@ def test_the_example_of_a_rule_runs(own_rules):
 
 
 WRONG_RULES = {
-    "no alignment": (lambda e: (rules.layout("nk"),), "must return an Alignment or None; got tuple"),
+    "no axis_map": (lambda e: (rules.layout("nk"),), "must return an AxisMap or None; got tuple"),
     "layouts": (
-        lambda e: rules.Alignment((), (rules.layout("nk"),)),
+        lambda e: rules.AxisMap((), (rules.layout("nk"),)),
         "must describe 1 operands; got 0 layouts",
     ),
     "rank too high": (
-        lambda e: rules.Alignment((rules.layout("nkj"),), (rules.layout("nk"),)),
+        lambda e: rules.AxisMap((rules.layout("nkj"),), (rules.layout("nk"),)),
         r"every axis of operand 0 once, which has shape \(4, 6\); got axes \[0, 1, 2\]",
     ),
     "rank too low": (
-        lambda e: rules.Alignment((rules.layout("nk"),), (rules.layout("n"),)),
+        lambda e: rules.AxisMap((rules.layout("nk"),), (rules.layout("n"),)),
         r"every axis of result 0 once, which has shape \(4, 6\); got axes \[0\]",
     ),
     "lengths": (
-        lambda e: rules.Alignment((rules.layout("nk"),), (rules.layout("kn"),)),
+        lambda e: rules.AxisMap((rules.layout("nk"),), (rules.layout("kn"),)),
         r"variable 'k' length 6; result 0 of shape \(4, 6\) has 4 on axes \(0,\)",
     ),
     "product": (
-        lambda e: rules.Alignment(
+        lambda e: rules.AxisMap(
             (rules.layout("nk"),),
             ((rules.Span((0,), ("n",)), rules.Span((1,), ("a", "b"))),),
             sizes={"a": 2, "b": 4},
@@ -403,13 +405,13 @@ WRONG_RULES = {
         r"lengths \[2, 4\] on axes \(1,\) of result 0, which has shape \(4, 6\): expected 6, got 8",
     ),
     "missing length": (
-        lambda e: rules.Alignment(
+        lambda e: rules.AxisMap(
             (rules.layout("nk"),), ((rules.Span((0,), ("n",)), rules.Span((1,), ("a", "b"))),)
         ),
         r"must give the lengths of \['a', 'b'\] in `sizes`, for result 0",
     ),
     "pins": (
-        lambda e: rules.Alignment((rules.layout("nk"),), (rules.layout("nk"),), {"j": "why"}),
+        lambda e: rules.AxisMap((rules.layout("nk"),), (rules.layout("nk"),), {"j": "why"}),
         r"pins \['j'\]; its layouts have the variables \['k', 'n'\]",
     ),
 }

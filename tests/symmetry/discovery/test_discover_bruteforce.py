@@ -16,7 +16,7 @@ import pytest
 from jax import lax
 
 from symbnn import symmetry
-from symbnn.symmetry.group.act import Element
+from symbnn.symmetry.group import Element
 from tests.symmetry.cases import batch_norm, bn, draw
 
 BATCH, INPUTS = 4, 2

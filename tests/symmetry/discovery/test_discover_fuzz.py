@@ -15,12 +15,12 @@ import pytest
 
 from symbnn import symmetry
 from symbnn.symmetry.discovery import axis_words, fibres, known_values
-from symbnn.symmetry.discovery import permutations as assign
-from symbnn.symmetry.discovery.exponent_rules import DEGREES, equal, equal_ignoring_constants
+from symbnn.symmetry.discovery import permutations as first_pass
+from symbnn.symmetry.discovery.exponent_rules import EXPONENT_RULES, equal, equal_ignoring_constants
 from symbnn.symmetry.discovery.rules import RULES
-from symbnn.symmetry.discovery.rules.base import Alignment, Span, layout
+from symbnn.symmetry.discovery.rules.base import AxisMap, Span, layout
 from symbnn.symmetry.discovery.rules.elementwise import elementwise
-from symbnn.symmetry.spec.spec import Segments, parts, word_size
+from symbnn.symmetry.spec import Segments, slices, word_size
 from tests.symmetry.discovery.fuzz_programs import (
     BATCH,
     BLOCKS,
@@ -51,11 +51,11 @@ def ways(word, path=()):
 
 def act_by_formula(spec, permutations, factors, leaf, array):
     """new[i, j] = s[i, j]^e · old[ρ(i), π[i](j)], one element at a time, slice by slice."""
-    slices = parts(leaf.axes)
-    if slices == (leaf.axes,):
+    described = slices(leaf.axes)
+    if described == (leaf.axes,):
         return act_on_slice(spec, permutations, factors, leaf.shift, leaf.axes, array)
-    ends = np.cumsum([word_size(words[0]) for words in slices])
-    pairs = zip(slices, np.split(array, ends[:-1]), strict=True)
+    ends = np.cumsum([word_size(words[0]) for words in described])
+    pairs = zip(described, np.split(array, ends[:-1]), strict=True)
     return np.concatenate([act_on_slice(spec, permutations, factors, leaf.shift, *pair) for pair in pairs])
 
 
@@ -176,13 +176,13 @@ def without_pins(name):
 
 def sort_in_place(equation):
     same = layout(range(len(equation.results[0].shape)))
-    return Alignment((same,), (same,))
+    return AxisMap((same,), (same,))
 
 
 def gather_in_place(equation):
     same = layout(range(len(equation.results[0].shape)))
     indices = layout(("index", axis) for axis in range(len(equation.operands[1].shape)))
-    return Alignment((same, indices), (same,))
+    return AxisMap((same, indices), (same,))
 
 
 def concatenate_backwards(equation):
@@ -202,7 +202,7 @@ def gather_without_repetition(equation):
 
 
 RULES_BEFORE = dict(RULES)
-PIECES_BEFORE = fibres._pieces
+SPANS_BEFORE = fibres._spans
 # Wrong on purpose: (what is replaced, by what, the operation that must show it).
 WRONG_RULES = {
     "cumsum": ("cumsum", without_pins("cumsum"), "cumsum"),
@@ -221,7 +221,7 @@ WRONG_RULES = {
 }
 WRONG_DEGREES = {
     "tanh scales": ("tanh", (equal, equal), "tanh"),
-    "max flips": ("max", (DEGREES["max"][0], equal), "relu"),
+    "max flips": ("max", (EXPONENT_RULES["max"][0], equal), "relu"),
     "exp scales": ("exp", (equal, equal), "exp"),
     "mul is linear": ("mul", (equal, equal), "gain"),
     "sine scales": ("sin", (equal, equal), "sine"),
@@ -246,7 +246,7 @@ def test_wrong_rules_are_caught(mutant, monkeypatch):
 @pytest.mark.parametrize("mutant", WRONG_DEGREES)
 def test_wrong_exponents_are_caught(mutant, monkeypatch):
     primitive, relations, operation = WRONG_DEGREES[mutant]
-    monkeypatch.setitem(DEGREES, primitive, relations)
+    monkeypatch.setitem(EXPONENT_RULES, primitive, relations)
     assert caught(operation)
 
 
@@ -295,16 +295,18 @@ def test_ordered_axes_taken_for_one_index_are_caught(monkeypatch):
     """A reversed axis is the same class before and after, but not the same index."""
 
     def careless(record, loops, known):
-        unpinned = record._replace(alignment=record.alignment._replace(pins={}))
-        return PIECES_BEFORE(unpinned, loops, known)
+        unpinned = record._replace(axis_map=record.axis_map._replace(pins={}))
+        return SPANS_BEFORE(unpinned, loops, known)
 
-    monkeypatch.setattr(fibres, "_pieces", careless)
+    monkeypatch.setattr(fibres, "_spans", careless)
     assert caught("experts/hidden/reversed")
     assert caught("layers/down/reversed")
 
 
 def test_iterations_taken_for_interchangeable_are_caught(monkeypatch):
     monkeypatch.setattr(
-        assign, "_loop_word", lambda found, loop: found.loops.setdefault(loop, axis_words.fresh(loop.length))
+        first_pass,
+        "_loop_word",
+        lambda found, loop: found.loops.setdefault(loop, axis_words.fresh(loop.length)),
     )
     assert caught("layers/up/same")

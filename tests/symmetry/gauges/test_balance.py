@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from symbnn import symmetry, tree
-from symbnn.symmetry.spec.spec import Factor, Group, Leaf, SymmetrySpec
+from symbnn.symmetry.spec import Factor, Group, Leaf, SymmetrySpec
 from tests.networks import layer_name, mlp_apply, mlp_params, mlp_spec
 
 SIZES = (6, 5, 4, 3)

@@ -68,7 +68,7 @@ def test_canonical_point_of_units_inside_others():
 
 
 def experts_only():
-    from symbnn.symmetry.spec.spec import Factor, Group, Leaf, SymmetrySpec
+    from symbnn.symmetry.spec import Factor, Group, Leaf, SymmetrySpec
 
     expert, hidden = Factor(3, "expert"), Factor(4, "hidden")
     return SymmetrySpec(

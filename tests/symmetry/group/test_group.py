@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from symbnn import symmetry
-from symbnn.symmetry.spec.blocks import join, split
-from symbnn.symmetry.spec.spec import Factor, Group, Index, Leaf, Segments, SymmetrySpec
+from symbnn.symmetry.spec import Factor, Group, Index, Leaf, Segments, SymmetrySpec, join, split
 
 ONE, MINUS = (Fraction(1),), (Fraction(-1),)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from symbnn import symmetry
-from symbnn.symmetry.spec.spec import Factor
+from symbnn.symmetry.spec import Factor
 from tests.symmetry.cases import dense, draw, inputs, linear
 
 KEY = jax.random.key(0)

@@ -20,8 +20,8 @@ from jax.extend import core
 
 from symbnn.symmetry.alignment.features.weights import ACTIVATION, Arrays, Features, is_moved, plain_leaf
 from symbnn.symmetry.program import BODY_OF_CALL
-from symbnn.symmetry.spec.blocks import cut_words, split
-from symbnn.symmetry.spec.spec import Factor, Leaf, Slices, SymmetrySpec, Word, word_size
+from symbnn.symmetry.spec import Factor, Leaf, Slices, SymmetrySpec, Word, split, word_size
+from symbnn.symmetry.spec.blocks import cut_words
 from symbnn.types import Params, Samples
 
 Apply = Callable[[Params, jax.Array], Any]

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from symbnn.symmetry.alignment.features.weights import ACTIVATION, Arrays, Features, plain_leaf
 from symbnn.symmetry.numerics import length
-from symbnn.symmetry.spec.spec import Factor, Leaf, SymmetrySpec
+from symbnn.symmetry.spec import Factor, Leaf, SymmetrySpec
 from symbnn.types import Params, Samples
 
 Activations = Callable[[Params, jax.Array], Mapping[str, jax.Array]]

@@ -10,8 +10,15 @@ each then has one assignment, against readers that are settled already.
 
 import numpy as np
 
-from symbnn.symmetry.alignment.features.signs import best_signs, sign_key, with_signs
-from symbnn.symmetry.alignment.features.weights import ACTIVATION, Arrays, Features, weight_features
+from symbnn.symmetry.alignment.features import (
+    ACTIVATION,
+    Arrays,
+    Features,
+    best_signs,
+    sign_key,
+    weight_features,
+    with_signs,
+)
 from symbnn.symmetry.alignment.search.descent import Descent
 from symbnn.symmetry.alignment.search.problem import (
     Problem,
@@ -24,8 +31,8 @@ from symbnn.symmetry.alignment.search.problem import (
     restricted,
 )
 from symbnn.symmetry.alignment.search.steps import chosen_signs, follow, solve
+from symbnn.symmetry.spec import SymmetrySpec
 from symbnn.symmetry.spec.layer_order import depth_order
-from symbnn.symmetry.spec.spec import SymmetrySpec
 from symbnn.types import Params, Samples
 
 

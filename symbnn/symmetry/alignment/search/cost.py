@@ -13,10 +13,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from symbnn.symmetry.alignment.features.signs import Parity, character, element_of, sign_key
-from symbnn.symmetry.alignment.features.weights import Arrays
-from symbnn.symmetry.group.act import act_leaf
-from symbnn.symmetry.spec.spec import Group, Leaf, SymmetrySpec
+from symbnn.symmetry.alignment.features import Arrays, Parity, character, element_of, sign_key
+from symbnn.symmetry.group import act_leaf
+from symbnn.symmetry.spec import Group, Leaf, SymmetrySpec
 
 Permutations = dict[str, jax.Array]
 """By group; signs are kept beside them (`signs.sign_key`)."""

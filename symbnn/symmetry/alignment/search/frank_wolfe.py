@@ -16,12 +16,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from symbnn.symmetry.alignment.features.signs import Parity, best_signs, character, parity, sign_key
-from symbnn.symmetry.alignment.features.weights import Arrays
+from symbnn.symmetry.alignment.features import Arrays, Parity, best_signs, character, parity, sign_key
 from symbnn.symmetry.alignment.search.assignment import assign
 from symbnn.symmetry.alignment.search.problem import HostPermutations, groups_of, groups_only
 from symbnn.symmetry.alignment.search.steps import chosen_signs
-from symbnn.symmetry.spec.spec import Group, Leaf, SymmetrySpec
+from symbnn.symmetry.spec import Group, Leaf, SymmetrySpec
 
 Relaxed = dict[str, jax.Array]
 """Doubly stochastic matrices by group, one for every parity of its features, `(parities, *over, n, n)`: in

@@ -8,10 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from symbnn.symmetry.alignment.features.signs import Parity, parity, unflipped
-from symbnn.symmetry.alignment.features.weights import Arrays
+from symbnn.symmetry.alignment.features import Arrays, Parity, parity, unflipped
 from symbnn.symmetry.alignment.search.cost import block_cost, inner_product, is_simple, occurrences
-from symbnn.symmetry.spec.spec import Leaf, SymmetrySpec
+from symbnn.symmetry.spec import Leaf, SymmetrySpec
 
 # A block's cost matrices fill about this much memory: enough work for a call, still in the cache's reach.
 BLOCK_BYTES = 16 * 2**20

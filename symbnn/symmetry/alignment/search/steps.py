@@ -13,7 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from symbnn.symmetry.alignment.features.signs import (
+from symbnn.symmetry.alignment.features import (
+    Arrays,
     Parity,
     best_signs,
     element_of,
@@ -21,7 +22,6 @@ from symbnn.symmetry.alignment.features.signs import (
     sign_key,
     unflipped,
 )
-from symbnn.symmetry.alignment.features.weights import Arrays
 from symbnn.symmetry.alignment.search.assignment import assign
 from symbnn.symmetry.alignment.search.cost import (
     Permutations,
@@ -42,8 +42,8 @@ from symbnn.symmetry.alignment.search.problem import (
     on_device,
     restricted,
 )
-from symbnn.symmetry.group.act import Element, compose, identity
-from symbnn.symmetry.spec.spec import Group, Leaf, SymmetrySpec
+from symbnn.symmetry.group import Element, compose, identity
+from symbnn.symmetry.spec import Group, Leaf, SymmetrySpec
 
 
 def improve(

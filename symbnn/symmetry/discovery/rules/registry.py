@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from symbnn.symmetry.discovery.exponent_rules import DEGREES, Relation, zero
+from symbnn.symmetry.discovery.exponent_rules import EXPONENT_RULES, Relation, zero
 from symbnn.symmetry.discovery.rules.base import RULES, Rule
 from symbnn.symmetry.discovery.rules.check import checked
 
@@ -21,7 +21,7 @@ def register_rule(primitive: Any, rule: Rule, *, scale: Relation = zero, sign: R
     >>> import jax
     >>> from jax.extend.core import Primitive
     >>> from symbnn import symmetry
-    >>> from symbnn.symmetry.discovery.rules import Alignment, constant_along, layout, product
+    >>> from symbnn.symmetry.discovery.rules import AxisMap, constant_along, layout, product
     >>> weighted_sum = Primitive("weighted_sum")
     >>> def shape_of(x, w):
     ...     return x.update(shape=x.shape[:1])
@@ -38,11 +38,11 @@ def register_rule(primitive: Any, rule: Rule, *, scale: Relation = zero, sign: R
     and cancel along what is summed:
 
     >>> def rule(equation):
-    ...     return Alignment((layout("nk"), layout("k")), ((*layout("n"), *constant_along("k")),))
+    ...     return AxisMap((layout("nk"), layout("k")), ((*layout("n"), *constant_along("k")),))
     >>> symmetry.register_rule(weighted_sum, rule, scale=product, sign=product)
     >>> symmetry.discover(apply, params, x).groups
     (Group(name='in', size=5, over=(), num_scales=1, num_signs=0),)
     """
     name = primitive if isinstance(primitive, str) else primitive.name
     RULES[name] = checked(rule)
-    DEGREES[name] = (scale, sign)
+    EXPONENT_RULES[name] = (scale, sign)
