@@ -23,7 +23,7 @@ def match_chains(
     """Match chain-major samples (index = chain · draws + draw) block by block."""
     num = tree.num_samples(samples)
     if num_chains < 1 or num % num_chains:
-        raise ValueError(f"num_chains must divide the {num} samples, got {num_chains}")
+        raise ValueError(f"num_chains must divide the number of samples, {num}; got {num_chains}")
     draws = num // num_chains
     chain = np.arange(num_chains)
     positions, results = [chain * draws], [matched(tree.take(samples, chain * draws), None)]

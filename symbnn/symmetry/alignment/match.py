@@ -40,8 +40,18 @@ class Search(NamedTuple):
     solver: str = "auto"
 
 
-Matcher = Callable[[SymmetrySpec, Features, Arrays, Arrays, HostPermutations | None], Descent]
-"""Matches one chunk: (spec, features, targets, arrays, start) -> descent."""
+class Chunk(NamedTuple):
+    """Networks that are matched together, and what to."""
+
+    spec: SymmetrySpec
+    features: Features
+    targets: Arrays
+    arrays: Arrays
+    """Features of the networks, stacked."""
+    start: HostPermutations | None
+
+
+Matcher = Callable[[Chunk], Descent]
 
 
 def match(
@@ -57,30 +67,21 @@ def match(
     for chunk in chunks(features, samples):
         arrays = features.extract(part_of(samples, chunk))
         here = None if start is None else {name: value[chunk] for name, value in start.items()}
-        results.append(matcher(spec, features, targets, arrays, here))
+        results.append(matcher(Chunk(spec, features, targets, arrays, here)))
     return joined(results)
 
 
-def descent_matcher(search: Search) -> Matcher:
+def by_descent(search: Search, chunk: Chunk) -> Descent:
     """Descent from the start, then from the identity, then from random permutations in random order."""
-
-    def matcher(
-        spec: SymmetrySpec,
-        features: Features,
-        targets: Arrays,
-        arrays: Arrays,
-        start: HostPermutations | None,
-    ) -> Descent:
-        problem = make_problem(spec, features.leaves, targets, arrays, solver=search.solver)
-        order = depth_order(spec)
-        run = partial(descend, problem, max_sweeps=search.max_sweeps, tolerance=search.tolerance)
-        best = run(settle(problem, order) if start is None else start, order=order)
-        for restart in range(search.restarts):
-            first, shuffled = _restart(problem, search, restart) if restart else (_unmoved(problem), order)
-            best = _better(best, run(first, order=shuffled))
-        return best
-
-    return matcher
+    spec, features, targets, arrays, start = chunk
+    problem = make_problem(spec, features.leaves, targets, arrays, solver=search.solver)
+    order = depth_order(spec)
+    run = partial(descend, problem, max_sweeps=search.max_sweeps, tolerance=search.tolerance)
+    best = run(settle(problem, order) if start is None else start, order=order)
+    for restart in range(search.restarts):
+        first, shuffled = _restart(problem, search, restart) if restart else (_unmoved(problem), order)
+        best = _better(best, run(first, order=shuffled))
+    return best
 
 
 def chunks(features: Features, samples: Samples) -> list[slice]:

@@ -9,14 +9,13 @@ from symbnn.names import lookup
 from symbnn.symmetry.alignment.features import (
     Activations,
     Apply,
-    Arrays,
     Features,
     activation_features,
     correlation,
     hooked_features,
     weight_features,
 )
-from symbnn.symmetry.alignment.match import Matcher, Search, descent_matcher
+from symbnn.symmetry.alignment.match import Chunk, Search, by_descent
 from symbnn.symmetry.alignment.means import mean_features
 from symbnn.symmetry.alignment.search import (
     Descent,
@@ -33,13 +32,25 @@ from symbnn.types import Params, Samples
 class Way(NamedTuple):
     """How a method searches."""
 
-    matcher: Callable[[Search], Matcher]
+    match: Callable[[Search, Chunk], Descent]
     """From nothing."""
-    refine: Callable[[Search], Matcher]
+    refine: Callable[[Search, Chunk], Descent]
     """From permutations that are nearly right."""
     common: Callable[[SymmetrySpec, Features, Samples, Search, Descent], Descent]
     """A better start for alignment to the mean than the match to one of the samples."""
-    is_descent: bool = True
+
+
+def way_of(method: str, similarity: str, precision_weighted: bool) -> Way:
+    """How a method searches; contributions, a similarity of activations, have a way of their own."""
+    way = lookup(METHODS, method, "alignment method")
+    if method != "activations" or similarity != "contributions":
+        return way
+    if precision_weighted:
+        raise ValueError(
+            "similarity 'contributions' multiplies activations by weights, which cannot be weighted by "
+            "precision; use similarity 'correlation' or 'inner_product', or precision_weighted=False"
+        )
+    return CONTRIBUTIONS
 
 
 def features_of(
@@ -56,7 +67,7 @@ def features_of(
         return weight_features(spec, params)
     transformed = lookup(SIMILARITIES, similarity, "similarity")
     if (apply is None) == (activations is None) or inputs is None:
-        raise ValueError("method 'activations' needs inputs= and either apply= or activations=")
+        raise ValueError("method 'activations' needs inputs= and one of apply= and activations=")
     if activations is not None:
         found = hooked_features(spec, activations, params, inputs)
     else:
@@ -65,53 +76,34 @@ def features_of(
     return transformed(spec, found, params)
 
 
-def _descent_again(search: Search) -> Matcher:
-    return descent_matcher(search._replace(restarts=0))
+def _from_start(search: Search, chunk: Chunk) -> Descent:
+    return by_descent(search._replace(restarts=0), chunk)
 
 
-def _contributions(search: Search) -> Matcher:
-    def matcher(
-        spec: SymmetrySpec,
-        features: Features,
-        targets: Arrays,
-        arrays: Arrays,
-        start: HostPermutations | None,
-    ) -> Descent:
-        # Settled from output to input in one pass: a start has nothing to add.
-        return match_contributions(spec, features, targets, arrays, solver=search.solver)
-
-    return matcher
+def _by_contributions(search: Search, chunk: Chunk) -> Descent:
+    """From output to input in one pass: a start has nothing to add."""
+    return match_contributions(*chunk[:-1], solver=search.solver)
 
 
-def _frank_wolfe(search: Search) -> Matcher:
+def _by_frank_wolfe(search: Search, chunk: Chunk) -> Descent:
     """Frank-Wolfe, rounded, then polished by coordinate descent, which can only raise the objective."""
-
-    def matcher(
-        spec: SymmetrySpec,
-        features: Features,
-        targets: Arrays,
-        arrays: Arrays,
-        start: HostPermutations | None,
-    ) -> Descent:
-        rounded = to_reference(
-            spec,
-            features.leaves,
-            targets,
-            arrays,
-            max_rounds=search.max_rounds,
-            tolerance=search.tolerance,
-            solver=search.solver,
-        )
-        return descent_matcher(search)(spec, features, targets, arrays, rounded)
-
-    return matcher
+    rounded = to_reference(
+        chunk.spec,
+        chunk.features.leaves,
+        chunk.targets,
+        chunk.arrays,
+        max_rounds=search.max_rounds,
+        tolerance=search.tolerance,
+        solver=search.solver,
+    )
+    return by_descent(search, chunk._replace(start=rounded))
 
 
 def _universe(
     spec: SymmetrySpec, features: Features, samples: Samples, search: Search, found: Descent
 ) -> Descent:
     """Frank-Wolfe of all networks at once; kept if the rounded result is better than its start."""
-    permutations, _ = to_universe(
+    permutations = to_universe(
         spec,
         features.leaves,
         features.extract(samples),
@@ -136,14 +128,12 @@ def _unchanged(
 
 
 METHODS = {
-    "weights": Way(descent_matcher, _descent_again, _unchanged),
-    "activations": Way(descent_matcher, _descent_again, _unchanged),
-    "contributions": Way(_contributions, _contributions, _unchanged, is_descent=False),
-    "frank_wolfe": Way(_frank_wolfe, _descent_again, _universe),
+    "weights": Way(by_descent, _from_start, _unchanged),
+    "activations": Way(by_descent, _from_start, _unchanged),
+    "frank_wolfe": Way(_by_frank_wolfe, _from_start, _universe),
 }
 
-PUBLIC_METHODS = {name: way for name, way in METHODS.items() if name != "contributions"}
-"""Contributions are a similarity of activations, with a search of their own."""
+CONTRIBUTIONS = Way(_by_contributions, _by_contributions, _unchanged)
 
 SIMILARITIES: dict[str, Callable[[SymmetrySpec, Features, Params], Features]] = {
     "correlation": lambda spec, features, params: correlation(spec, features),

@@ -32,12 +32,12 @@ def reference_params(spec: SymmetrySpec, samples: Samples, reference: Params | i
     if isinstance(reference, int | np.integer):
         num = tree.num_samples(samples)
         if not -num <= reference < num:
-            raise ValueError(f"reference is sample {reference}; there are {num} samples")
+            raise ValueError(f"reference must be the index of one of the {num} samples; got {reference}")
         return tree.take(samples, int(reference))
     try:
         check_params(spec, reference)
     except ValueError as error:
-        raise ValueError(f"the reference is another network: {error}") from error
+        raise ValueError(f"the reference does not fit the spec: {error}") from error
     return reference
 
 

@@ -13,7 +13,8 @@ from symbnn.symmetry.discovery.rules.base import AxisMap, Layout, Span, Variable
 from symbnn.symmetry.program import Equation, Loop, Program, Value
 from symbnn.symmetry.spec import Segments, Word
 
-INPUT, OUTPUT, ITERATIONS = Cause("input"), Cause("output"), Cause("order of iterations")
+INPUT, OUTPUT = Cause("order of the inputs"), Cause("order of the outputs")
+ITERATIONS = Cause("order of the iterations")
 
 
 class Record(NamedTuple):
@@ -67,7 +68,7 @@ def _apply(permutations: Permutations, equation: Equation, known: dict[Value, fl
     if axis_map is None:
         axis_map = _opaque(equation)
     record = Record(equation, axis_map, {})
-    cause = Cause("incompatible factorisations", equation.primitive, equation.where)
+    cause = Cause("the axis is split in two ways that do not fit", equation.primitive, equation.where)
     for value, spans in layouts(record, known):
         words = _words(permutations, value, equation)
         for span in spans:
@@ -76,7 +77,7 @@ def _apply(permutations: Permutations, equation: Equation, known: dict[Value, fl
         covered = {axis for span in spans for axis in span.axes}
         for axis, word in enumerate(words):
             if axis not in covered:
-                pin(word, Cause("axis without a rule", equation.primitive, equation.where))
+                pin(word, Cause("the rule says nothing about this axis", equation.primitive, equation.where))
     for variable, reason in axis_map.pins.items():
         pin(record.words.get(variable, ()), Cause(reason, equation.primitive, equation.where))
     permutations.records.append(record)
@@ -136,7 +137,7 @@ def _words(permutations: Permutations, value: Value, equation: Equation | None =
         if value.constant is not None:
             for word, is_uniform in zip(words, uniform_axes(value.constant), strict=True):
                 if not is_uniform:
-                    pin(word, Cause("non-uniform constant", *_place(equation)))
+                    pin(word, Cause("meets a constant that differs along it", *_place(equation)))
         permutations.words[value] = words
     return permutations.words[value]
 

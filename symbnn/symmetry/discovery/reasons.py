@@ -13,7 +13,7 @@ from symbnn.symmetry.program import Value
 from symbnn.symmetry.spec import Pin, Segments, Word, atoms
 
 EXPECTED = {INPUT.reason, OUTPUT.reason, ITERATIONS.reason, WINDOW, POOLING, ROWS}
-"""Causes that every network has; anything else is a loss worth a look."""
+"""Causes that every network has; anything else may be a symmetry lost, and is worth a look."""
 
 LIBRARIES = ("site-packages", "dist-packages", "/jax/", "/flax/", "<")
 
@@ -26,7 +26,7 @@ def collect(
     notes: list[str] = []
     for name, value in leaves.items():
         if value not in used:
-            notes.append(f"leaf {name!r} is not used")
+            notes.append(f"leaf {name!r} is not used: the outputs do not depend on it")
             continue
         for axis, word in enumerate(permutations.words[value]):
             found = list(atoms(word))

@@ -26,6 +26,7 @@ from symbnn.symmetry.gauges.minimum import (
 )
 from symbnn.symmetry.group import Element, act, identity
 from symbnn.symmetry.group.act import multiplier
+from symbnn.symmetry.numerics import check_finite
 from symbnn.symmetry.spec import SymmetrySpec, check_params, join, split
 from symbnn.types import Params
 
@@ -53,17 +54,23 @@ def balance(
     max_steps: int = 50,
     tolerance: float = 1e-24,
 ) -> Balanced:
-    """Minimum mass over the positive scaling orbit; jits and vmaps.
+    """The network of least mass among all positive rescalings of this one; jits and vmaps.
 
-    With `count_bias` the mass is the whole squared norm, as weight decay sees it, and dead units are set to
-    zero, the limit of their orbit; without, biases are scaled but not counted and dead units stay as they
-    are. Newton stops when its decrement is below `tolerance` of the mass.
+    Args:
+        spec: The network's symmetries; some group must have scales.
+        params: The weights.
+        count_bias: The mass is the whole squared norm, as weight decay sees it, and dead units are set to
+            zero, the limit of their orbit. Without it biases are scaled along but not counted, and dead units
+            stay as they are.
+        max_sweeps: Sweeps over all units before Newton's method takes over.
+        max_steps: Most steps of Newton's method.
+        tolerance: Newton's method stops when its decrement is below this share of the mass.
     """
     check_params(spec, params)
-    _check_finite(params)
+    check_finite(params, "such a network has no minimum mass")
     parts = _parts(spec, count_bias)
     if not any(group.num_scales for group in spec.groups):
-        raise ValueError("the spec has no scaling generators: there is nothing to balance")
+        raise ValueError("no group of the spec can be rescaled, so there is nothing to balance")
     # Masses and scales go back in the precision that the caller works in.
     dtype = jax.dtypes.canonicalize_dtype(float)
     with jax.enable_x64(True):
@@ -79,9 +86,9 @@ def _parts(spec: SymmetrySpec, count_bias: bool) -> tuple[Term, ...]:
     degenerate = degenerate_groups(spec, parts)
     if degenerate:
         raise ValueError(
-            f"the mass has no minimum: the scales of group {degenerate[0]!r} "
-            + (f"(and of {len(degenerate) - 1} more groups) " if len(degenerate) > 1 else "")
-            + "can shrink without any weight growing, as those before a normalisation layer; "
+            f"the mass has no minimum: the weights into group {degenerate[0]!r} "
+            + (f"(and {len(degenerate) - 1} more groups) " if len(degenerate) > 1 else "")
+            + "can shrink without any other weight growing, as in front of a normalisation layer; "
             "use normalise, or fold the normalisation into the weights first"
         )
     return parts
@@ -170,11 +177,3 @@ def _without_dead(spec: SymmetrySpec, alive: Logs, params: Params) -> Params:
 
 def _widened(leaf: jax.Array) -> jax.Array:
     return leaf.astype(jnp.float64) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
-
-
-def _check_finite(params: Params) -> None:
-    for name, leaf in tree.named_leaves(params).items():
-        if isinstance(leaf, jax.core.Tracer) or not jnp.issubdtype(leaf.dtype, jnp.floating):
-            continue
-        if not np.all(np.isfinite(np.asarray(leaf))):
-            raise ValueError(f"leaf {name!r} has values that are not finite; their scale has no minimum")

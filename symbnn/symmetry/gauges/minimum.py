@@ -20,6 +20,7 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator, cg
 
 from symbnn.symmetry.gauges.mass import Logs, Term, flow, mass
+from symbnn.symmetry.numerics import quick_options
 from symbnn.symmetry.spec import SymmetrySpec
 
 # Up to here the Hessian is built and factorised; above, conjugate gradients only multiply with it.
@@ -27,11 +28,6 @@ DENSE_UNKNOWNS = 256
 # A balanced unit is pulled by the geometric mean of what pulls it now. Below this share of the largest one it
 # is dead: a factor of float32 zeros and denormals.
 DEAD = 1e-30
-# Compiles a ResNet-18 in half the time; the products with vectors that it consists of do not get slower.
-QUICK: dict[str, str | bool] = {
-    "xla_backend_optimization_level": "0",
-    "xla_llvm_disable_expensive_passes": True,
-}
 
 Value = Callable[[jax.Array], jax.Array]
 
@@ -253,6 +249,5 @@ def _push(
 
 @cache
 def quickly_compiled(function: Callable, *static_argnames: str) -> Callable:
-    """Jitted for a large network: run a few dozen times at most, so a CPU's compiler should not try hard."""
-    options = QUICK if jax.default_backend() == "cpu" else None
-    return jax.jit(function, static_argnames=static_argnames, compiler_options=options)
+    """Jitted for a large network: the products with vectors that it consists of do not get slower."""
+    return jax.jit(function, static_argnames=static_argnames, compiler_options=quick_options())

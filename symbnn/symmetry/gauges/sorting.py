@@ -24,8 +24,13 @@ from symbnn.types import Params
 def sort_units(spec: SymmetrySpec, params: Params, *, key: str = "first") -> Params:
     """The network with the units of every group in descending order of `key`.
 
-    `"first"`, `"max"`, `"mean"` and `"median"` are taken over a unit's incoming weights, `"mass"` is their
-    sum of squares. Jits and vmaps; equal keys keep their order.
+    Jits and vmaps; equal keys keep their order.
+
+    Args:
+        spec: The network's symmetries.
+        params: The weights.
+        key: `"first"`, `"max"`, `"mean"` or `"median"` of a unit's incoming weights, or `"mass"`, their sum
+            of squares.
     """
     check_params(spec, params)
     statistic = lookup(SORT_KEYS, key, "sort key")
@@ -65,7 +70,7 @@ class Occurrence(NamedTuple):
 
 
 def occurrences(spec: SymmetrySpec, group: Group, params: Params) -> list[Occurrence]:
-    """Every place where weights carry the group; running statistics are no weights."""
+    """Every place where weights carry the group; running statistics do not count."""
     arrays = tree.named_leaves(params)
     return [
         Occurrence(piece, axis, is_bias(leaf), producing_axes(piece.factors)[axis])

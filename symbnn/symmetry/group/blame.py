@@ -28,9 +28,11 @@ class Culprit(NamedTuple):
 
     def __str__(self) -> str:
         sure = (
-            "describing it differently restores them" if self.repaired else "it is the most likely of several"
+            "another description of it alone would leave the outputs unchanged"
+            if self.repaired
+            else "the most likely one, but no other description of it alone helps"
         )
-        return f"group {self.group!r} ({self.kind}): first bad leaf {self.leaf!r}, {sure}"
+        return f"the first wrong leaf of group {self.group!r} ({self.kind}) is {self.leaf!r}: {sure}"
 
 
 def find(

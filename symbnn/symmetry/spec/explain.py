@@ -11,11 +11,14 @@ FEW = 3
 
 
 def explain(spec: SymmetrySpec) -> str:
-    """Groups with their leaves and exponents; pinned axes by cause, losses with their source line; notes."""
+    """Groups with leaves and exponents; pinned axes by cause, unexpected ones with their line; notes."""
     sections = [
         ("groups", list(_groups(spec))),
-        ("pinned as expected", list(_by_cause(pin for pin in spec.pins if pin.expected))),
-        ("pinned, a loss", [_loss(pin) for pin in spec.pins if not pin.expected]),
+        (
+            "pinned axes (their order matters), as expected",
+            list(_by_cause(pin for pin in spec.pins if pin.expected)),
+        ),
+        ("pinned axes, perhaps without need", [_loss(pin) for pin in spec.pins if not pin.expected]),
         ("notes", list(spec.notes)),
     ]
     lines = [
@@ -87,7 +90,7 @@ def _by_cause(pins: Iterator[Pin]) -> Iterator[str]:
 
 
 def _loss(pin: Pin) -> str:
-    return f"{pin.leaf} axis {pin.axis} (size {pin.size}) pinned: {pin.reason}"
+    return f"{pin.leaf} axis {pin.axis} (size {pin.size}): {pin.reason}"
 
 
 def _count(number: int, what: str) -> str:

@@ -15,11 +15,15 @@ Axes = Mapping[str, tuple[str | None, ...]]
 def from_axes(
     axes: Axes, params: Params, *, scales: Axes | None = None, signs: Axes | None = None
 ) -> SymmetrySpec:
-    """Spec with one permutation group per name in `axes`; leaves that are not named do not move.
+    """Spec with one permutation group per name in `axes`.
 
-    `scales` marks, in the same form, the axes that a positive factor multiplies (`"+"`) or divides (`"-"`):
-    `{"hidden/kernel": (None, "+"), "hidden/bias": ("+",), "out/kernel": ("-", None)}` for a ReLU layer.
-    `signs` marks the axes that a flip of the unit changes (`"±"`), for odd activations.
+    Args:
+        axes: By leaf, a group's name or None for every axis; leaves that are not named do not move. For one
+            hidden layer `{"hidden/kernel": (None, "h"), "hidden/bias": ("h",), "out/kernel": ("h", None)}`.
+        params: The weights; shapes are enough.
+        scales: In the same form, the axes that a positive factor multiplies (`"+"`) or divides (`"-"`):
+            `{"hidden/kernel": (None, "+"), "hidden/bias": ("+",), "out/kernel": ("-", None)}` for ReLU.
+        signs: Likewise the axes that a flip of the unit changes (`"±"`), for odd activations.
     """
     leaves = tree.named_leaves(params)
     scales, signs = scales or {}, signs or {}
@@ -60,7 +64,9 @@ def _check_axes(
     """One mark per axis, and every group of one size, which is noted in `sizes`."""
     for marks in (axes, scales, signs):
         if name in marks and len(marks[name]) != len(shape):
-            raise ValueError(f"leaf {name!r} has {len(shape)} axes; the spec names {len(marks[name])}")
+            raise ValueError(
+                f"leaf {name!r} has shape {shape}, so it needs {len(shape)} marks; got {marks[name]}"
+            )
     for size, group in zip(shape, axes.get(name, ()), strict=False):
         if group is not None and sizes.setdefault(group, size) != size:
             raise ValueError(f"leaf {name!r} has shape {shape}; group {group!r} has {sizes[group]} units")
@@ -79,9 +85,9 @@ def _word(
     size: int, group: str | None, scale: str | None, sign: str | None, is_scaled: bool, is_signed: bool
 ) -> Word:
     if scale not in (None, "+", "-"):
-        raise ValueError(f"a scale mark is '+', '-' or None, not {scale!r}")
+        raise ValueError(f"a mark in scales must be '+', '-' or None; got {scale!r}")
     if sign not in (None, "±"):
-        raise ValueError(f"a sign mark is '±' or None, not {sign!r}")
+        raise ValueError(f"a mark in signs must be '±' or None; got {sign!r}")
     exponent = {"+": Fraction(1), "-": Fraction(-1), None: Fraction(0)}[scale]
     return (
         Factor(

@@ -92,19 +92,25 @@ class SymmetrySpec:
         for group in self.groups:
             missing = [name for name in group.over if name not in seen]
             if missing:
-                raise ValueError(f"group {group.name!r} varies over {missing}, which do not come before it")
+                raise ValueError(
+                    f"group {group.name!r} varies over {missing}, which must be listed before it"
+                )
             seen[group.name] = group.size
         for leaf in self.leaves:
             shapes = [tuple(map(word_size, words)) for words in (leaf.axes, *slices(leaf.axes))]
             if shapes[0] != leaf.shape or any(shape[1:] != leaf.shape[1:] for shape in shapes):
                 raise ValueError(
-                    f"leaf {leaf.name!r}: words {leaf.axes} do not multiply to shape {leaf.shape}"
+                    f"leaf {leaf.name!r} has shape {leaf.shape}; its words {leaf.axes} describe {shapes[0]}"
                 )
             for axis, factor in leaf.factors():
                 if factor.group is not None and seen.get(factor.group) != factor.size:
                     raise ValueError(
                         f"leaf {leaf.name!r} axis {axis} has {factor.size} units of group {factor.group!r}, "
-                        f"which has {seen.get(factor.group)}"
+                        + (
+                            f"which has {seen[factor.group]}"
+                            if factor.group in seen
+                            else "which is not listed"
+                        )
                     )
 
     def group(self, name: str) -> Group:
@@ -130,18 +136,16 @@ class SymmetrySpec:
 def check_params(spec: SymmetrySpec, params: Params, *, num_leading: int = 0) -> None:
     """`ValueError` naming the first leaf of `params` that does not fit the spec.
 
-    `num_leading` axes in front of every leaf (samples) are passed over.
+    The first `num_leading` axes of every leaf, those of samples, may have any length.
     """
     leaves: dict[str, Any] = tree.named_leaves(params)
     expected = {leaf.name: leaf.shape for leaf in spec.leaves}
     if leaves.keys() != expected.keys():
         missing = sorted(expected.keys() - leaves.keys())
         unknown = sorted(leaves.keys() - expected.keys())
-        raise ValueError(f"params do not match the spec: missing leaves {missing}, unknown leaves {unknown}")
+        raise ValueError(f"params do not fit the spec: missing leaves {missing}, unknown leaves {unknown}")
     for name, leaf in leaves.items():
         shape = np.shape(leaf)
         if shape[num_leading:] != expected[name] or len(shape) < num_leading:
-            raise ValueError(
-                f"leaf {name!r} has shape {shape}; the spec expects {expected[name]}"
-                + (f" after {num_leading} leading axes" if num_leading else "")
-            )
+            wanted = ", ".join([*["samples"] * num_leading, *map(str, expected[name])])
+            raise ValueError(f"leaf {name!r} has shape {shape}; the spec expects ({wanted})")

@@ -17,7 +17,7 @@ from jax import lax
 
 from symbnn import symmetry
 from symbnn.symmetry.group import Element
-from tests.symmetry.cases import batch_norm, bn, draw
+from tests.symmetry.cases.base import batch_norm, bn, draw
 
 BATCH, INPUTS = 4, 2
 

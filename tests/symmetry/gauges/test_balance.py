@@ -213,5 +213,5 @@ def test_bad_input_is_named():
     broken = params | {"out": params["out"] | {"kernel": params["out"]["kernel"].at[0, 0].set(jnp.nan)}}
     with pytest.raises(ValueError, match="'out/kernel' has values that are not finite"):
         symmetry.balance(spec, broken)
-    with pytest.raises(ValueError, match="no scaling generators"):
+    with pytest.raises(ValueError, match="no group of the spec can be rescaled"):
         symmetry.balance(mlp_spec(SIZES, params), params)

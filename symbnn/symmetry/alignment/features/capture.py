@@ -54,8 +54,8 @@ def activation_features(spec: SymmetrySpec, apply: Apply, params: Params, inputs
     missing = [group.name for group in spec.groups if group.name not in captured]
     if missing:
         raise ValueError(
-            f"no activation of groups {missing} found in the network (they may live inside a while loop or a "
-            "branch); pass activations=, a function that returns them by group"
+            f"no activations of groups {missing} were found in the network (they may be inside a while loop "
+            "or a branch); pass activations=, a function that returns activations by group"
         )
     return Features(tuple(leaves), lambda samples: _extract(spec, apply, samples, inputs))
 

@@ -41,16 +41,17 @@ def hooked_features(
     shapes = jax.eval_shape(activations, params, inputs)
     missing = [group.name for group in spec.groups if group.name not in shapes]
     if missing:
-        raise ValueError(f"activations() returned no groups {missing}; it returned {sorted(shapes)}")
+        raise ValueError(
+            f"activations= must return every group; it returned {sorted(shapes)} and not {missing}"
+        )
     leaves = []
     for group in spec.groups:
         expected = spec.shape(group)
         shape = tuple(shapes[group.name].shape)
         if shape[1:] != expected:
             raise ValueError(
-                f"activations of group {group.name!r} have shape {shape}; expected (inputs, "
-                + ", ".join(map(str, expected))
-                + ")"
+                f"activations of group {group.name!r} must have shape (inputs, "
+                f"{', '.join(map(str, expected))}); got {shape}"
             )
         named = zip(expected, (*group.over, group.name), strict=True)
         leaves.append(

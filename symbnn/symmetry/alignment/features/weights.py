@@ -21,7 +21,7 @@ from symbnn.symmetry.spec.layer_order import producing_axes
 from symbnn.types import Params, Samples
 
 ACTIVATION = "activation"
-"""Name of features that are no weights."""
+"""Name of the features that are activations."""
 
 Arrays = tuple[jax.Array, ...]
 

@@ -64,13 +64,13 @@ def to_universe(
     max_rounds: int,
     tolerance: float,
     solver: str,
-) -> tuple[HostPermutations, np.ndarray]:
-    """Permutations of every network to a common labelling, and ‖mean‖² of the relaxed nets by round."""
+) -> HostPermutations:
+    """Permutations of every network to a common labelling, from those of the start."""
     spec = groups_only(spec)
     items = arrays[0].shape[0]
     relaxed = _vertices(spec, leaves, start)
     steps = jnp.asarray(_nodes(2 * _degree(spec, leaves)))
-    history: list[float] = []
+    value = -np.inf
     for _ in range(max_rounds):
         mean = _relaxed_mean(spec, leaves, arrays, relaxed)
         slope = _slopes(spec, leaves, mean, arrays, relaxed)
@@ -83,10 +83,10 @@ def to_universe(
         ]
         step, new = _highest(np.asarray(steps, np.float64), np.array([along]))
         relaxed = _mixed(relaxed, corner, jnp.full(items, step[0], jnp.float32))
-        history.append(float(new[0]))
-        if len(history) > 1 and history[-1] - history[-2] <= tolerance * abs(history[-1]):
+        if new[0] - value <= tolerance * abs(new[0]):
             break
-    return _rounded(spec, leaves, relaxed, solver), np.array(history)
+        value = new[0]
+    return _rounded(spec, leaves, relaxed, solver)
 
 
 def relaxed_act(

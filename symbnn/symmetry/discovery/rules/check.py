@@ -9,7 +9,7 @@ from symbnn.symmetry.program import Equation, Value
 
 
 def checked(rule: Rule) -> Rule:
-    """The rule, with a `ValueError` for an axis_map that does not fit the equation."""
+    """The rule, with a `ValueError` for an axis map that does not fit the equation."""
 
     def checking(equation: Equation) -> AxisMap | None:
         axis_map = rule(equation)
@@ -21,7 +21,7 @@ def checked(rule: Rule) -> Rule:
 
 
 def check_axis_map(equation: Equation, axis_map: Any) -> None:
-    """`ValueError` naming the primitive, what its equation has, and what the axis_map says."""
+    """`ValueError` naming the primitive, what its equation has, and what the axis map says."""
     what = f"the rule of primitive {equation.primitive!r}"
     if not isinstance(axis_map, AxisMap):
         raise ValueError(f"{what} must return an AxisMap or None; got {type(axis_map).__name__}")
@@ -30,7 +30,9 @@ def check_axis_map(equation: Equation, axis_map: Any) -> None:
         ("result", equation.results, axis_map.results),
     ):
         if len(values) != len(layouts):
-            raise ValueError(f"{what} must describe {len(values)} {side}s; got {len(layouts)} layouts")
+            raise ValueError(
+                f"{what} must give a layout for each of {len(values)} {side}s; got {len(layouts)}"
+            )
     places = list(_places(equation, axis_map))
     for place, value, spans in places:
         _check_axes(what, place, value, spans)
@@ -39,7 +41,9 @@ def check_axis_map(equation: Equation, axis_map: Any) -> None:
         for span in spans:
             _check_length(what, place, value, span, sizes)
     if unknown := [variable for variable in axis_map.pins if variable not in sizes]:
-        raise ValueError(f"{what} pins {unknown}; its layouts have the variables {sorted(map(str, sizes))}")
+        raise ValueError(
+            f"{what} pins {unknown}, which none of its layouts has; they have {sorted(map(str, sizes))}"
+        )
 
 
 def _places(equation: Equation, axis_map: AxisMap) -> Iterator[tuple[str, Value, Layout]]:
@@ -58,7 +62,7 @@ def _check_axes(what: str, place: str, value: Value, spans: Layout) -> None:
     is_known = all(0 <= axis < len(value.shape) for axis in named)
     if not is_known or len(set(named)) < len(named) or not set(expected) <= set(named):
         raise ValueError(
-            f"{what} must name every axis of {place} once, which has shape {value.shape}; got axes {named}"
+            f"{what} must name every axis of {place}, shape {value.shape}, exactly once; got axes {named}"
         )
 
 
@@ -88,7 +92,7 @@ def _check_length(what: str, place: str, value: Value, span: Span, sizes: dict[V
     lengths = [sizes[variable] for variable in span.variables]
     if None in lengths:
         missing = [variable for variable in span.variables if sizes[variable] is None]
-        raise ValueError(f"{what} must give the lengths of {missing} in `sizes`, for {place}")
+        raise ValueError(f"{what} must give the lengths of {missing} in `sizes`: {place} needs them")
     known = [length for length in lengths if length is not None]
     total = sum(known) if span.is_sum else math.prod(known)
     expected = math.prod(value.shape[axis] for axis in span.axes)

@@ -3,7 +3,7 @@
 from symbnn.symmetry.discovery.rules.base import AxisMap, Span, Variable, layout, rule
 from symbnn.symmetry.program import Equation
 
-WINDOW = "convolution window"
+WINDOW = "order under a convolution window"
 
 
 @rule("dot_general")

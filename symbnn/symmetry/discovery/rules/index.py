@@ -3,14 +3,16 @@
 from symbnn.symmetry.discovery.rules.base import AxisMap, Variable, constant_along, layout, rule
 from symbnn.symmetry.program import Equation
 
-ROWS = "indexed rows"
+ROWS = "rows chosen by index"
 
 
 @rule("iota")
 def iota(equation: Equation) -> AxisMap:
     """Positions themselves: masks, one-hot vectors and position codes pin by this."""
     variables = range(len(equation.results[0].shape))
-    return AxisMap((), (layout(variables),), {equation.params["dimension"]: "positions (iota)"})
+    return AxisMap(
+        (), (layout(variables),), {equation.params["dimension"]: "its positions are counted (iota)"}
+    )
 
 
 @rule("gather")
@@ -18,7 +20,7 @@ def gather(equation: Equation) -> AxisMap:
     """Axes that are taken whole pass; axes that are indexed or taken in part are pinned."""
     numbers, sizes = equation.params["dimension_numbers"], equation.params["slice_sizes"]
     operand, indices = equation.operands
-    pins: dict[Variable, str] = {"vector": "index vector"}
+    pins: dict[Variable, str] = {"vector": "it holds the coordinates of an index"}
     operand_variables: list[Variable] = [("operand", axis) for axis in range(len(operand.shape))]
     index_variables: list[Variable] = [("index", axis) for axis in range(len(indices.shape))]
     index_variables[-1] = "vector"

@@ -3,7 +3,7 @@
 from symbnn.symmetry.discovery.rules.base import AxisMap, Span, Variable, constant_along, layout, rule
 from symbnn.symmetry.program import Equation
 
-POOLING = "pooling window"
+POOLING = "order under a pooling window"
 
 
 @rule("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or", "reduce_xor")
@@ -19,7 +19,9 @@ def arg_reduce(equation: Equation) -> AxisMap:
     """The result is a position, so positions are pinned."""
     axes, rank = equation.params["axes"], len(equation.operands[0].shape)
     kept = [axis for axis in range(rank) if axis not in axes]
-    return AxisMap((layout(range(rank)),), (layout(kept),), dict.fromkeys(axes, "positions are the result"))
+    return AxisMap(
+        (layout(range(rank)),), (layout(kept),), dict.fromkeys(axes, "its positions are the result")
+    )
 
 
 @rule("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
@@ -63,7 +65,7 @@ def sort(equation: Equation) -> AxisMap:
     axis, rank = equation.params["dimension"], len(equation.results[0].shape)
     before = tuple(number if number != axis else "unsorted" for number in range(rank))
     after = tuple(number if number != axis else "sorted" for number in range(rank))
-    pins: dict[Variable, str] = {"sorted": "sorted"}
+    pins: dict[Variable, str] = {"sorted": "sorted by value"}
     if equation.params["num_keys"] < len(equation.operands):
         pins["unsorted"] = "sorted along with other values"
     ordered = (*layout(after), *constant_along(["unsorted"]))
@@ -79,9 +81,9 @@ def top_k(equation: Equation) -> AxisMap:
     axis = equation.params.get("axis", rank - 1) % rank
     before = tuple(number if number != axis else "unsorted" for number in range(rank))
     after = tuple(number if number != axis else "rank" for number in range(rank))
-    pins: dict[Variable, str] = {"rank": "sorted"}
+    pins: dict[Variable, str] = {"rank": "sorted by value"}
     if equation.is_used[1]:
-        pins["unsorted"] = "positions are the result"
+        pins["unsorted"] = "its positions are the result"
     return AxisMap((layout(before),), (layout(after), layout(after)), pins)
 
 

@@ -105,7 +105,7 @@ def slice_(equation: Equation) -> AxisMap:
         stride = params["strides"][axis] if params["strides"] else 1
         if stride != 1:
             spans.append(Span((axis,), (("strided", axis),)))
-            pins |= {("strided", axis): "strided slice", axis: "strided slice"}
+            pins |= {("strided", axis): "sliced in steps", axis: "sliced in steps"}
             continue
         parts: dict[Variable, int] = {
             ("before", axis): start,
@@ -128,7 +128,10 @@ def pad(equation: Equation) -> AxisMap:
     for axis, (low, high, interior) in enumerate(equation.params["padding_config"]):
         if low < 0 or high < 0 or interior:
             spans.append(Span((axis,), (("padded", axis),)))
-            pins |= {axis: "interior or negative padding", ("padded", axis): "interior or negative padding"}
+            pins |= {
+                axis: "padded between its elements, or cut",
+                ("padded", axis): "padded between its elements, or cut",
+            }
             continue
         parts: dict[Variable, int] = {("low", axis): low, axis: operand.shape[axis], ("high", axis): high}
         parts = {variable: part for variable, part in parts.items() if part}
@@ -158,7 +161,9 @@ def stack(equation: Equation) -> AxisMap:
     rank = len(equation.results[0].shape)
     others = [number for number in range(rank) if number != axis]
     return AxisMap(
-        tuple(layout(others) for _ in equation.operands), (layout(range(rank)),), {axis: "stacked values"}
+        tuple(layout(others) for _ in equation.operands),
+        (layout(range(rank)),),
+        {axis: "different values are stacked along it"},
     )
 
 
@@ -168,7 +173,9 @@ def unstack(equation: Equation) -> AxisMap:
     axis, rank = equation.params["axis"], len(equation.operands[0].shape)
     others = [number for number in range(rank) if number != axis]
     return AxisMap(
-        (layout(range(rank)),), tuple(layout(others) for _ in equation.results), {axis: "stacked values"}
+        (layout(range(rank)),),
+        tuple(layout(others) for _ in equation.results),
+        {axis: "different values are stacked along it"},
     )
 
 
