@@ -95,7 +95,7 @@ def align(
         found = match(spec, features, samples, targets, partial(way.match, search))
     refine = partial(way.refine, search)
     if strategy == "mean":
-        found = way.common(spec, features, samples, search, found)
+        found = way.common(spec, features, samples, search, found) if way.common else found
         found, targets = match_to_mean(spec, features, samples, refine, search, found)
     if precision_weighted:
         found = match_by_precision(spec, features, samples, targets, refine, found)

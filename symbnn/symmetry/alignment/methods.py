@@ -36,7 +36,7 @@ class Way(NamedTuple):
     """From nothing."""
     refine: Callable[[Search, Chunk], Descent]
     """From permutations that are nearly right."""
-    common: Callable[[SymmetrySpec, Features, Samples, Search, Descent], Descent]
+    common: Callable[[SymmetrySpec, Features, Samples, Search, Descent], Descent] | None = None
     """A better start for alignment to the mean than the match to one of the samples."""
 
 
@@ -121,19 +121,13 @@ def _universe(
     return found._replace(permutations=permutations) if is_better else found
 
 
-def _unchanged(
-    spec: SymmetrySpec, features: Features, samples: Samples, search: Search, found: Descent
-) -> Descent:
-    return found
-
-
 METHODS = {
-    "weights": Way(by_descent, _from_start, _unchanged),
-    "activations": Way(by_descent, _from_start, _unchanged),
+    "weights": Way(by_descent, _from_start),
+    "activations": Way(by_descent, _from_start),
     "frank_wolfe": Way(_by_frank_wolfe, _from_start, _universe),
 }
 
-CONTRIBUTIONS = Way(_by_contributions, _by_contributions, _unchanged)
+CONTRIBUTIONS = Way(_by_contributions, _by_contributions)
 
 SIMILARITIES: dict[str, Callable[[SymmetrySpec, Features, Params], Features]] = {
     "correlation": lambda spec, features, params: correlation(spec, features),

@@ -29,7 +29,7 @@ Relation = Callable[[Exponents], list[Form]]
 
 def zero(exponents: Exponents) -> list[Form]:
     """Nothing may be rescaled."""
-    return [form for form in (*exponents.operands, *exponents.results) if form]
+    return _unchanged((*exponents.operands, *exponents.results))
 
 
 def equal(exponents: Exponents) -> list[Form]:
@@ -86,7 +86,7 @@ def known_power(exponents: Exponents) -> list[Form]:
 
 def forget(exponents: Exponents) -> list[Form]:
     """The result does not change, whatever happens to the operand."""
-    return [form for form in exponents.results if form]
+    return _unchanged(exponents.results)
 
 
 def compare(exponents: Exponents) -> list[Form]:
@@ -102,30 +102,19 @@ def compare_unless_infinite(exponents: Exponents) -> list[Form]:
 
 def select(exponents: Exponents) -> list[Form]:
     """The predicate does not change; the cases transform alike."""
-    predicate, rest = (
-        exponents.operands[0],
-        exponents._replace(operands=exponents.operands[1:], numbers=exponents.numbers[1:]),
-    )
-    return ([predicate] if predicate else []) + equal_unless_infinite(rest)
+    return _unchanged(exponents.operands[:1]) + equal_unless_infinite(_some(exponents, slice(1, None)))
 
 
 def select_sign(exponents: Exponents) -> list[Form]:
     """As `select`; NaN has no sign, ±inf does."""
-    predicate = exponents.operands[0]
-    rest = exponents._replace(operands=exponents.operands[1:], numbers=exponents.numbers[1:])
-    kept = _not(rest, lambda number: number == 0 or math.isnan(number))
-    return ([predicate] if predicate else []) + _differences(kept)
+    kept = _not(_some(exponents, slice(1, None)), lambda number: number == 0 or math.isnan(number))
+    return _unchanged(exponents.operands[:1]) + _differences(kept)
 
 
 def first_operands(count: int) -> Relation:
     """The first operands and the results transform alike, the rest (indices) do not change."""
 
-    def relation(exponents: Exponents) -> list[Form]:
-        indices = [form for form in exponents.operands[count:] if form]
-        kept = exponents._replace(operands=exponents.operands[:count], numbers=exponents.numbers[:count])
-        return indices + equal(kept)
-
-    return relation
+    return lambda exponents: _unchanged(exponents.operands[count:]) + equal(_some(exponents, slice(count)))
 
 
 def gathered(exponents: Exponents) -> list[Form]:
@@ -143,6 +132,15 @@ def convert(exponents: Exponents) -> list[Form]:
     values = (*exponents.equation.operands, *exponents.equation.results)
     passes = all(value.is_float and value.dtype.itemsize > 1 for value in values)
     return equal(exponents) if passes else zero(exponents)
+
+
+def _some(exponents: Exponents, which: slice) -> Exponents:
+    """As if the primitive had only some of its operands."""
+    return exponents._replace(operands=exponents.operands[which], numbers=exponents.numbers[which])
+
+
+def _unchanged(forms: tuple[Form | None, ...]) -> list[Form]:
+    return [form for form in forms if form]
 
 
 def _raised(exponents: Exponents, exponent: Fraction) -> list[Form]:
@@ -163,22 +161,11 @@ def _differences(forms: list[Form]) -> list[Form]:
 
 
 LINEAR = (
-    *("add", "sub", "add_any", "neg", "copy", "copy_p", "stop_gradient", "name", "rev"),
-    *("device_put", "sharding_constraint", "real", "imag", "conj", "complex", "link", "link_init", "scan_x"),
-    *(
-        "scan_y",
-        "concatenate",
-        "split",
-        "slice",
-        "pad",
-        "tile",
-        "stack",
-        "unstack",
-        "transpose",
-        "squeeze",
-        "expand_dims",
-    ),
-    *("broadcast_in_dim", "reshape", "reduce_sum", "reduce_window_sum", "cumsum"),
+    *("add", "sub", "add_any", "neg", "copy", "copy_p", "stop_gradient", "name", "rev", "device_put"),
+    *("sharding_constraint", "real", "imag", "conj", "complex", "link", "link_init", "scan_x"),
+    *("scan_y", "concatenate", "split", "slice", "pad", "tile", "stack", "unstack", "transpose"),
+    *("squeeze", "expand_dims", "broadcast_in_dim", "reshape", "reduce_sum", "reduce_window_sum"),
+    *("cumsum",),
 )
 ORDER = (
     *("max", "min", "clamp", "reduce_max", "reduce_min", "reduce_window_max", "reduce_window_min"),

@@ -11,7 +11,7 @@ from symbnn.symmetry.discovery.axis_words import Atom, normalise
 from symbnn.symmetry.discovery.permutations import Permutations, Record
 from symbnn.symmetry.discovery.rules.base import Layout, Span, Variable
 from symbnn.symmetry.program import Equation, Value
-from symbnn.symmetry.spec import Segments, Word, atoms
+from symbnn.symmetry.spec import Word, atoms, map_atoms
 
 CONSTANT = -1
 """The value is constant along the variable: its exponent is 0."""
@@ -75,24 +75,18 @@ def unknown_numbers(words: tuple[Word, ...]) -> list[int]:
 
 def _label(unknowns: Unknowns, permutations: Permutations, value: Value) -> tuple[Word, ...]:
     """The value's words with unpinned atoms replaced by unknowns."""
+
+    def labelled(atom: Atom) -> Atom | Unknown:
+        if atom.causes:
+            return atom
+        unknowns.atoms.append(atom)
+        return Unknown(atom, len(unknowns.atoms) - 1)
+
     if value not in unknowns.words:
-        unknowns.words[value] = tuple(_labelled(unknowns, word) for word in permutations.words[value])
+        unknowns.words[value] = tuple(map_atoms(labelled, word) for word in permutations.words[value])
         if value.constant is not None or not value.is_float:
             unknowns.vanishing.extend(unknown_numbers(unknowns.words[value]))
     return unknowns.words[value]
-
-
-def _labelled(unknowns: Unknowns, word: Word) -> Word:
-    factors: list[Atom | Segments | Unknown] = []
-    for factor in word:
-        if isinstance(factor, Segments):
-            factors.append(Segments(tuple(_labelled(unknowns, inner) for inner in factor.words)))
-        elif factor.causes:
-            factors.append(factor)
-        else:
-            factors.append(Unknown(factor, len(unknowns.atoms)))
-            unknowns.atoms.append(factor)
-    return tuple(factors)
 
 
 def _views(

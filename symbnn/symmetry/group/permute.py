@@ -7,7 +7,7 @@ import jax
 
 from symbnn import tree
 from symbnn.symmetry.group.act import Element, act_leaf
-from symbnn.symmetry.spec import Factor, Leaf, Segments, Slices, SymmetrySpec, Word
+from symbnn.symmetry.spec import Factor, Leaf, SymmetrySpec, map_atoms
 from symbnn.types import Params
 
 
@@ -16,7 +16,7 @@ def permutations_only(spec: SymmetrySpec) -> SymmetrySpec:
     return SymmetrySpec(
         groups=tuple(replace(group, num_scales=0, num_signs=0) for group in spec.groups),
         leaves=tuple(
-            Leaf(leaf.name, leaf.shape, tuple(_plain_word(word) for word in leaf.axes))
+            Leaf(leaf.name, leaf.shape, tuple(map_atoms(_permuted, word) for word in leaf.axes))
             for leaf in spec.leaves
         ),
         indices=spec.indices,
@@ -30,13 +30,5 @@ def permute(spec: SymmetrySpec, permutations: Mapping[str, jax.Array], params: P
     return tree.map_named(lambda name, array: act_leaf(spec, element, leaves[name], array), params)
 
 
-def _plain_word(word: Word) -> Word:
-    return tuple(map(_plain_factor, word))
-
-
-def _plain_factor(factor: Factor | Segments | Slices) -> Factor | Segments | Slices:
-    if isinstance(factor, Slices):
-        return Slices(tuple(tuple(map(_plain_word, words)) for words in factor.parts))
-    if isinstance(factor, Segments):
-        return Segments(tuple(map(_plain_word, factor.words)))
+def _permuted(factor: Factor) -> Factor:
     return Factor(factor.size, factor.group)

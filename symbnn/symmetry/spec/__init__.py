@@ -3,7 +3,7 @@
 from symbnn.symmetry.spec.blocks import Piece, join, split
 from symbnn.symmetry.spec.from_axes import from_axes
 from symbnn.symmetry.spec.spec import Factor, Group, Index, Leaf, Pin, Role, SymmetrySpec, check_params
-from symbnn.symmetry.spec.words import Segments, Slices, Word, atoms, pieces, slices, word_size
+from symbnn.symmetry.spec.words import Segments, Slices, Word, atoms, map_atoms, pieces, slices, word_size
 
 __all__ = [
     "Factor",
@@ -21,6 +21,7 @@ __all__ = [
     "check_params",
     "from_axes",
     "join",
+    "map_atoms",
     "pieces",
     "slices",
     "split",

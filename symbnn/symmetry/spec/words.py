@@ -11,7 +11,7 @@ finds out what belongs together. All that a word asks of it is a `size`.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -69,14 +69,25 @@ def slices(axes: tuple[Word, ...]) -> tuple[tuple[Word, ...], ...]:
 def atoms(word: Word) -> Iterator[Any]:
     """The atoms of a word, depth first."""
     for factor in word:
-        if isinstance(factor, Segments):
-            for inner in factor.words:
-                yield from atoms(inner)
-        elif isinstance(factor, Slices):
-            for inner in (inner for part in factor.parts for inner in part):
-                yield from atoms(inner)
+        if isinstance(factor, Segments | Slices):
+            inner = (factor.words,) if isinstance(factor, Segments) else factor.parts
+            for each in (word for words in inner for word in words):
+                yield from atoms(each)
         else:
             yield factor
+
+
+def map_atoms(function: Callable[[Any], Any], word: Word) -> Word:
+    """The word with every atom replaced by what the function makes of it."""
+
+    def mapped(factor: Any) -> Any:
+        if isinstance(factor, Segments):
+            return Segments(tuple(map_atoms(function, inner) for inner in factor.words))
+        if isinstance(factor, Slices):
+            return Slices(tuple(tuple(map_atoms(function, w) for w in part) for part in factor.parts))
+        return function(factor)
+
+    return tuple(map(mapped, word))
 
 
 def first_cut(axes: tuple[Word, ...]) -> Cut | None:

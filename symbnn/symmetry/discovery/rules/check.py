@@ -25,15 +25,7 @@ def check_axis_map(equation: Equation, axis_map: Any) -> None:
     what = f"the rule of primitive {equation.primitive!r}"
     if not isinstance(axis_map, AxisMap):
         raise ValueError(f"{what} must return an AxisMap or None; got {type(axis_map).__name__}")
-    for side, values, layouts in (
-        ("operand", equation.operands, axis_map.operands),
-        ("result", equation.results, axis_map.results),
-    ):
-        if len(values) != len(layouts):
-            raise ValueError(
-                f"{what} must give a layout for each of {len(values)} {side}s; got {len(layouts)}"
-            )
-    places = list(_places(equation, axis_map))
+    places = list(_places(what, equation, axis_map))
     for place, value, spans in places:
         _check_axes(what, place, value, spans)
     sizes = _sizes(what, axis_map, places)
@@ -46,11 +38,15 @@ def check_axis_map(equation: Equation, axis_map: Any) -> None:
         )
 
 
-def _places(equation: Equation, axis_map: AxisMap) -> Iterator[tuple[str, Value, Layout]]:
+def _places(what: str, equation: Equation, axis_map: AxisMap) -> Iterator[tuple[str, Value, Layout]]:
     for side, values, layouts in (
         ("operand", equation.operands, axis_map.operands),
         ("result", equation.results, axis_map.results),
     ):
+        if len(values) != len(layouts):
+            raise ValueError(
+                f"{what} must give a layout for each of {len(values)} {side}s; got {len(layouts)}"
+            )
         for number, (value, spans) in enumerate(zip(values, layouts, strict=True)):
             yield f"{side} {number}", value, spans
 
