@@ -3,8 +3,4 @@
 from symbnn.symmetry.alignment.api import Aligned, align
 from symbnn.symmetry.alignment.distributions import align_gaussians
 
-__all__ = [
-    "Aligned",
-    "align",
-    "align_gaussians",
-]
+__all__ = ["Aligned", "align", "align_gaussians"]

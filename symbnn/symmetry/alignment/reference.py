@@ -42,12 +42,7 @@ def reference_params(spec: SymmetrySpec, samples: Samples, reference: Params | i
 
 
 def match_to_mean(
-    spec: SymmetrySpec,
-    features: Features,
-    samples: Samples,
-    matcher: Matcher,
-    search: Search,
-    first: Descent,
+    spec: SymmetrySpec, features: Features, samples: Samples, matcher: Matcher, search: Search, first: Descent
 ) -> tuple[Descent, Arrays]:
     """Align to the mean of the moved features, take the mean again, until the objective stands still."""
     found, targets = first, mean_features(spec, features, samples, first.permutations)[0]

@@ -4,8 +4,4 @@ from symbnn.symmetry.discovery import rules
 from symbnn.symmetry.discovery.discover import discover
 from symbnn.symmetry.discovery.rules import register_rule
 
-__all__ = [
-    "discover",
-    "register_rule",
-    "rules",
-]
+__all__ = ["discover", "register_rule", "rules"]

@@ -58,10 +58,7 @@ def _spans(record: Record, loops: dict[Loop, Word], known: dict[Value, float]) -
             if not span.axes:
                 continue
             entries = [
-                (
-                    (variable, number) if variable in record.axis_map.pins else variable,
-                    record.words[variable],
-                )
+                ((variable, number) if variable in record.axis_map.pins else variable, record.words[variable])
                 for variable in span.variables
             ]
             found.extend([entries] if span.is_sum else [[entry] for entry in entries])

@@ -97,10 +97,7 @@ def _views(
         variable: [atom for atom in atoms(word) if not atom.causes] for variable, word in record.words.items()
     }
     sides: list[list[dict[Variable, list[int] | None]]] = []
-    for values, layouts in (
-        (equation.operands, axis_map.operands),
-        (equation.results, axis_map.results),
-    ):
+    for values, layouts in ((equation.operands, axis_map.operands), (equation.results, axis_map.results)):
         sides.append(
             [
                 _constant(spans)

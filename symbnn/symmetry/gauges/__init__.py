@@ -2,17 +2,16 @@
 
 from symbnn.symmetry.gauges.balance import Balanced, balance
 from symbnn.symmetry.gauges.gauges import canonicalise, normalise
-from symbnn.symmetry.gauges.mass import flow, squares, terms
+from symbnn.symmetry.gauges.mass import Mass, mass_of
 from symbnn.symmetry.gauges.sorting import incoming, sort_units
 
 __all__ = [
     "Balanced",
+    "Mass",
     "balance",
     "canonicalise",
-    "flow",
     "incoming",
+    "mass_of",
     "normalise",
     "sort_units",
-    "squares",
-    "terms",
 ]

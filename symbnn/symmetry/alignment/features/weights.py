@@ -62,10 +62,7 @@ def plain_leaf(name: str, factors: tuple[Factor, ...]) -> Leaf:
     plain = tuple(
         (
             Factor(
-                factor.size,
-                factor.group,
-                signs=factor.signs,
-                role="produces" if is_written else "consumes",
+                factor.size, factor.group, signs=factor.signs, role="produces" if is_written else "consumes"
             ),
         )
         for factor, is_written in zip(factors, producing_axes(factors), strict=True)

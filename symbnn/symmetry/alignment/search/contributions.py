@@ -47,12 +47,7 @@ def contribution_features(spec: SymmetrySpec, activations: Features, params: Par
 
 
 def match_contributions(
-    spec: SymmetrySpec,
-    features: Features,
-    targets: Arrays,
-    arrays: Arrays,
-    *,
-    solver: str = "auto",
+    spec: SymmetrySpec, features: Features, targets: Arrays, arrays: Arrays, *, solver: str = "auto"
 ) -> Descent:
     """Permutations of a chunk of networks, one group at a time from output to input."""
     problem = Problem(groups_only(spec), features.leaves, targets, arrays, {}, solver)

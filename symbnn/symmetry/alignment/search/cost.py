@@ -96,11 +96,7 @@ def pair_cost(spec: SymmetrySpec, leaf: Leaf, group: Group, target: jax.Array, m
 
 @partial(jax.jit, static_argnames=("spec", "leaves"))
 def inner_product(
-    spec: SymmetrySpec,
-    leaves: tuple[Leaf, ...],
-    targets: Arrays,
-    arrays: Arrays,
-    permutations: Permutations,
+    spec: SymmetrySpec, leaves: tuple[Leaf, ...], targets: Arrays, arrays: Arrays, permutations: Permutations
 ) -> Float[Array, " items"]:
     """Σ_features ⟨target, g · array⟩ of every network."""
 

@@ -40,12 +40,7 @@ class Descent(NamedTuple):
 
 
 def descend(
-    problem: Problem,
-    start: HostPermutations,
-    *,
-    order: Sequence[str],
-    max_sweeps: int,
-    tolerance: float,
+    problem: Problem, start: HostPermutations, *, order: Sequence[str], max_sweeps: int, tolerance: float
 ) -> Descent:
     """Sweeps over the groups in `order` until no assignment gains more than `tolerance` relative.
 
