@@ -13,13 +13,13 @@ import jax.numpy as jnp
 from symbnn import tree
 from symbnn.names import lookup
 from symbnn.symmetry.alignment.chain import match_chains
-from symbnn.symmetry.alignment.features import Activations, Apply, Arrays, Features, in_units
-from symbnn.symmetry.alignment.match import Search, extract_one, match
+from symbnn.symmetry.alignment.features import Activations, Apply, Arrays, in_units
+from symbnn.symmetry.alignment.match import Matching, extract_one, match
 from symbnn.symmetry.alignment.methods import Way, features_of, way_of
 from symbnn.symmetry.alignment.precision import match_by_precision
 from symbnn.symmetry.alignment.reference import match_to_mean, medoid, reference_params
 from symbnn.symmetry.alignment.samples import Aligned, check_samples, move, stacked_elements
-from symbnn.symmetry.alignment.search import SOLVERS, Descent, HostPermutations
+from symbnn.symmetry.alignment.search import SOLVERS, Descent, HostPermutations, Search
 from symbnn.symmetry.numerics import check_finite
 from symbnn.symmetry.spec import SymmetrySpec
 from symbnn.types import Key, Params, Samples
@@ -87,18 +87,18 @@ def align(
     features, unit = in_units(
         features_of(spec, method, network, apply, inputs, activations, similarity), network
     )
-    targets = extract_one(features, network)
-    found = _first_match(spec, way, search, features, samples, targets, warm_start, num_chains)
+    matching, targets = Matching(spec, features, samples), extract_one(features, network)
+    found = _first_match(matching, targets, way, search, num_chains if warm_start else None)
     if strategy == "medoid":
-        network = tree.take(samples, medoid(spec, features, samples, found.permutations))
+        network = tree.take(samples, medoid(matching, found.permutations))
         targets = extract_one(features, network)
-        found = match(spec, features, samples, targets, partial(way.match, search))
+        found = match(matching, targets, partial(way.match, search))
     refine = partial(way.refine, search)
     if strategy == "mean":
-        found = way.common(spec, features, samples, search, found) if way.common else found
-        found, targets = match_to_mean(spec, features, samples, refine, search, found)
+        found = way.common(search, matching, found) if way.common else found
+        found, targets = match_to_mean(matching, refine, search, found)
     if precision_weighted:
-        found = match_by_precision(spec, features, samples, targets, refine, found)
+        found = match_by_precision(matching, targets, refine, found)
     elements = stacked_elements(spec, found.permutations)
     moved = move(spec, elements, samples)
     if strategy == "mean":
@@ -107,20 +107,16 @@ def align(
 
 
 def _first_match(
-    spec: SymmetrySpec,
-    way: Way,
-    search: Search,
-    features: Features,
-    samples: Samples,
-    targets: Arrays,
-    warm_start: str | None,
-    num_chains: int,
+    matching: Matching, targets: Arrays, way: Way, search: Search, num_chains: int | None
 ) -> Descent:
+    """From nothing; along `num_chains` chains, if given, from an earlier draw."""
+
     def matched(some: Samples, start: HostPermutations | None) -> Descent:
         matcher = partial(way.match if start is None else way.refine, search)
-        return match(spec, features, some, targets, matcher, start)
+        return match(matching._replace(samples=some), targets, matcher, start)
 
-    return matched(samples, None) if warm_start is None else match_chains(samples, num_chains, matched)
+    samples = matching.samples
+    return matched(samples, None) if num_chains is None else match_chains(samples, num_chains, matched)
 
 
 def _default_restarts(spec: SymmetrySpec) -> int:

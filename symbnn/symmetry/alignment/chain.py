@@ -10,8 +10,8 @@ from collections.abc import Callable
 import numpy as np
 
 from symbnn import tree
-from symbnn.symmetry.alignment.match import joined, part_of
-from symbnn.symmetry.alignment.search import Descent, HostPermutations
+from symbnn.symmetry.alignment.match import part_of
+from symbnn.symmetry.alignment.search import Descent, HostPermutations, joined
 from symbnn.types import Samples
 
 BLOCK_DRAWS = 8

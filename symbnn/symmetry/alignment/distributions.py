@@ -8,9 +8,10 @@ from functools import partial
 
 from symbnn import tree
 from symbnn.symmetry.alignment.features import Arrays, Features, in_units, weight_features, without_signs
-from symbnn.symmetry.alignment.match import Search, by_descent, extract_one, match
+from symbnn.symmetry.alignment.match import Matching, extract_one, match
 from symbnn.symmetry.alignment.reference import reference_params
 from symbnn.symmetry.alignment.samples import Aligned, check_samples, move, stacked_elements
+from symbnn.symmetry.alignment.search import Search, by_descent
 from symbnn.symmetry.spec import SymmetrySpec
 from symbnn.types import Key, Params, Samples
 
@@ -51,7 +52,8 @@ def align_gaussians(
 
     features, unit = in_units(Features((*weights.leaves, *without_signs(weights.leaves)), extract), network)
     search = Search(restarts=restarts, key=key, max_sweeps=max_sweeps, tolerance=tolerance)
-    found = match(spec, features, (means, stds), extract_one(features, network), partial(by_descent, search))
+    matching = Matching(spec, features, (means, stds))
+    found = match(matching, extract_one(features, network), partial(by_descent, search))
     elements = stacked_elements(spec, found.permutations)
     # A flipped weight is as uncertain as before.
     moved = (move(spec, elements, means), move(spec, elements._replace(signs={}), stds))

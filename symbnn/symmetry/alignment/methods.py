@@ -15,18 +15,21 @@ from symbnn.symmetry.alignment.features import (
     hooked_features,
     weight_features,
 )
-from symbnn.symmetry.alignment.match import Chunk, Search, by_descent
+from symbnn.symmetry.alignment.match import Matching
 from symbnn.symmetry.alignment.means import mean_features
 from symbnn.symmetry.alignment.search import (
+    Chunk,
     Descent,
     HostPermutations,
+    Search,
+    by_descent,
     contribution_features,
     match_contributions,
     to_reference,
     to_universe,
 )
 from symbnn.symmetry.spec import SymmetrySpec
-from symbnn.types import Params, Samples
+from symbnn.types import Params
 
 
 class Way(NamedTuple):
@@ -36,7 +39,7 @@ class Way(NamedTuple):
     """From nothing."""
     refine: Callable[[Search, Chunk], Descent]
     """From permutations that are nearly right."""
-    common: Callable[[SymmetrySpec, Features, Samples, Search, Descent], Descent] | None = None
+    common: Callable[[Search, Matching, Descent], Descent] | None = None
     """A better start for alignment to the mean than the match to one of the samples."""
 
 
@@ -80,41 +83,19 @@ def _from_start(search: Search, chunk: Chunk) -> Descent:
     return by_descent(search._replace(restarts=0), chunk)
 
 
-def _by_contributions(search: Search, chunk: Chunk) -> Descent:
-    """From output to input in one pass: a start has nothing to add."""
-    return match_contributions(*chunk[:-1], solver=search.solver)
-
-
 def _by_frank_wolfe(search: Search, chunk: Chunk) -> Descent:
     """Frank-Wolfe, rounded, then polished by coordinate descent, which can only raise the objective."""
-    rounded = to_reference(
-        chunk.spec,
-        chunk.features.leaves,
-        chunk.targets,
-        chunk.arrays,
-        max_rounds=search.max_rounds,
-        tolerance=search.tolerance,
-        solver=search.solver,
-    )
-    return by_descent(search, chunk._replace(start=rounded))
+    return by_descent(search, chunk._replace(start=to_reference(search, chunk)))
 
 
-def _universe(
-    spec: SymmetrySpec, features: Features, samples: Samples, search: Search, found: Descent
-) -> Descent:
+def _universe(search: Search, matching: Matching, found: Descent) -> Descent:
     """Frank-Wolfe of all networks at once; kept if the rounded result is better than its start."""
-    permutations = to_universe(
-        spec,
-        features.leaves,
-        features.extract(samples),
-        found.permutations,
-        max_rounds=search.max_rounds,
-        tolerance=search.tolerance,
-        solver=search.solver,
-    )
+    arrays = matching.features.extract(matching.samples)
+    leaves = matching.features.leaves
+    permutations = to_universe(search, Chunk(matching.spec, leaves, (), arrays, found.permutations))
 
     def length(candidate: HostPermutations) -> float:
-        mean, _ = mean_features(spec, features, samples, candidate)
+        mean, _ = mean_features(matching, candidate)
         return float(sum(np.vdot(array, array) for array in mean))
 
     is_better = length(permutations) > length(found.permutations)
@@ -127,7 +108,7 @@ METHODS = {
     "frank_wolfe": Way(_by_frank_wolfe, _from_start, _universe),
 }
 
-CONTRIBUTIONS = Way(_by_contributions, _by_contributions)
+CONTRIBUTIONS = Way(match_contributions, match_contributions)
 
 SIMILARITIES: dict[str, Callable[[SymmetrySpec, Features, Params], Features]] = {
     "correlation": lambda spec, features, params: correlation(spec, features),

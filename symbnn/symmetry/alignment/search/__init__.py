@@ -1,34 +1,33 @@
 """The search: features of networks and of a target go in, the best permutations and signs come out."""
 
-from symbnn.symmetry.alignment.search.assignment import SOLVERS, assign
+from symbnn.symmetry.alignment.search.assignment import SOLVERS
 from symbnn.symmetry.alignment.search.contributions import contribution_features, match_contributions
-from symbnn.symmetry.alignment.search.descent import Descent, descend, settle
+from symbnn.symmetry.alignment.search.descent import Descent, by_descent, joined
 from symbnn.symmetry.alignment.search.frank_wolfe import to_reference, to_universe
 from symbnn.symmetry.alignment.search.problem import (
+    Chunk,
     HostPermutations,
-    Problem,
+    Search,
     groups_only,
-    identity_permutations,
-    make_problem,
     objective,
     on_device,
+    plain_problem,
 )
 
 __all__ = [
     "SOLVERS",
+    "Chunk",
     "Descent",
     "HostPermutations",
-    "Problem",
-    "assign",
+    "Search",
+    "by_descent",
     "contribution_features",
-    "descend",
     "groups_only",
-    "identity_permutations",
-    "make_problem",
+    "joined",
     "match_contributions",
     "objective",
     "on_device",
-    "settle",
+    "plain_problem",
     "to_reference",
     "to_universe",
 ]

@@ -13,7 +13,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from symbnn.symmetry.alignment.features import Arrays, Parity, character, element_of, sign_key
+from symbnn.symmetry.alignment.features import Arrays, element_of
+from symbnn.symmetry.alignment.features.signs import Parity, character, sign_key
 from symbnn.symmetry.group import act_leaf
 from symbnn.symmetry.spec import Group, Leaf, SymmetrySpec
 

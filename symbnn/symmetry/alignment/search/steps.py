@@ -13,15 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from symbnn.symmetry.alignment.features import (
-    Arrays,
-    Parity,
-    best_signs,
-    element_of,
-    parity,
-    sign_key,
-    unflipped,
-)
+from symbnn.symmetry.alignment.features import Arrays, element_of
+from symbnn.symmetry.alignment.features.signs import Parity, best_signs, parity, sign_key, unflipped
 from symbnn.symmetry.alignment.search.assignment import assign
 from symbnn.symmetry.alignment.search.cost import (
     Permutations,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from symbnn import symmetry
-from symbnn.symmetry.alignment.features import best_signs
+from symbnn.symmetry.alignment.features.signs import best_signs
 from tests.networks import mlp_apply, mlp_params, mlp_spec
 from tests.symmetry.cases import CASES, draw, inputs
 
