@@ -5,13 +5,4 @@ from symbnn.symmetry.gauges.gauges import canonicalise, normalise
 from symbnn.symmetry.gauges.mass import Mass, mass_of
 from symbnn.symmetry.gauges.sorting import incoming, sort_units
 
-__all__ = [
-    "Balanced",
-    "Mass",
-    "balance",
-    "canonicalise",
-    "incoming",
-    "mass_of",
-    "normalise",
-    "sort_units",
-]
+__all__ = ["Balanced", "Mass", "balance", "canonicalise", "incoming", "mass_of", "normalise", "sort_units"]
