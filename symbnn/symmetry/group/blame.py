@@ -35,7 +35,7 @@ class Culprit(NamedTuple):
         return f"the first wrong leaf of group {self.group!r} ({self.kind}) is {self.leaf!r}: {sure}"
 
 
-def find(
+def find_culprit(
     spec: SymmetrySpec,
     error: Callable[[Params], float],
     params: Params,

@@ -151,7 +151,7 @@ def _verify(
     if broken is None:
         return Report(errors, tolerance)
     elements = [only(spec, element, broken) for element in tried]
-    return Report(errors, tolerance, blame.find(spec, error, params, elements, broken, tolerance))
+    return Report(errors, tolerance, blame.find_culprit(spec, error, params, elements, broken, tolerance))
 
 
 def _has(spec: SymmetrySpec, kind: str) -> bool:

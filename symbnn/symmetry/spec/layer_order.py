@@ -30,7 +30,7 @@ def is_bias(leaf: Leaf) -> bool:
 
 
 def is_weight(leaf: Leaf) -> bool:
-    """Whether the leaf is trained: running statistics are moved along, but they are no weights."""
+    """Whether the leaf is trained: running statistics are not, though they move along."""
     return not leaf.shift and leaf.name.split("/", 1)[0] != STATISTICS
 
 

@@ -4,7 +4,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from symbnn.symmetry.spec import Factor, Leaf, Segments, Slices, atoms, join, pieces, slices, split, word_size
+from symbnn.symmetry.spec import (
+    Factor,
+    Leaf,
+    Segments,
+    Slices,
+    atoms,
+    join,
+    map_atoms,
+    pieces,
+    slices,
+    split,
+    word_size,
+)
 from tests.symmetry.specs import concatenated_spec, everything_spec
 
 A, B, C = Factor(2, "a"), Factor(3, "b"), Factor(4, "c")
@@ -56,3 +68,11 @@ def test_atoms_come_depth_first():
 def test_slices_of_an_array_without_any_are_the_whole():
     assert slices(NESTED.axes) == (NESTED.axes,)
     assert len(slices(SLICED.axes)) == 2
+
+
+@pytest.mark.parametrize("leaf", LEAVES, ids=lambda leaf: leaf.name)
+def test_mapped_words_keep_their_form(leaf):
+    for word in leaf.axes:
+        sizes = map_atoms(lambda factor: Factor(factor.size), word)
+        assert list(atoms(sizes)) == [Factor(factor.size) for factor in atoms(word)]
+        assert word_size(sizes) == word_size(word)

@@ -89,6 +89,6 @@ def _free_axes(leaf: Leaf, groups: set[str]) -> tuple[int, ...]:
 def _standardised(array: jax.Array, axes: tuple[int, ...]) -> jax.Array:
     centred = array - jnp.mean(array, axis=axes, keepdims=True)
     spread = length(centred, axes, keepdims=True)
-    # Rounding leaves a constant unit a length of about 1e-7 times its value: that is no signal.
+    # Rounding leaves a constant unit a length of about 1e-7 times its value, which means nothing.
     scale = length(array, axes, keepdims=True)
     return jnp.where(spread > 1e-5 * scale, centred / jnp.where(spread > 0, spread, 1), 0)

@@ -10,7 +10,7 @@ import numpy as np
 
 from symbnn.symmetry.alignment.features import Arrays
 from symbnn.symmetry.alignment.features.signs import Parity, parity, unflipped
-from symbnn.symmetry.alignment.search.cost import block_cost, inner_product, is_simple, occurrences
+from symbnn.symmetry.alignment.search.cost import axes_with, block_cost, inner_product, is_simple
 from symbnn.symmetry.spec import Leaf, SymmetrySpec
 from symbnn.types import Key
 
@@ -161,7 +161,7 @@ def restricted(problem: Problem, features: Sequence[int]) -> Problem:
 
 def having(problem: Problem, group: str) -> list[int]:
     """Features that carry the group."""
-    return [i for i, leaf in enumerate(problem.leaves) if occurrences(leaf, group)]
+    return [i for i, leaf in enumerate(problem.leaves) if axes_with(leaf, group)]
 
 
 def groups_only(spec: SymmetrySpec) -> SymmetrySpec:
