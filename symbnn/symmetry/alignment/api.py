@@ -54,27 +54,27 @@ def align(
 
     Args:
         spec: The network's symmetries.
-        samples: Networks with a leading sample axis; with `warm_start`, chain by chain.
+        samples: Networks, stacked along a first axis of every leaf; with `warm_start`, chain by chain.
         reference: A network, the index of a sample (default: the first), `"medoid"`, or `"mean"`, which is
             found together with the alignment.
         method: `"weights"`: all weights that touch a unit, one group at a time. `"activations"`: what the
             units compute on `inputs`. `"frank_wolfe"`: all weights and all groups at once.
         apply: The network function, for `"activations"`.
-        inputs: What it is evaluated on.
+        inputs: The data that `apply` or `activations` is evaluated on.
         activations: Instead of `apply`, a function `(params, inputs) -> {group: (n, *over, units)}`.
         similarity: Of activations: `"correlation"`, `"inner_product"` (uncentred), or `"contributions"`
             (activation times outgoing weight).
         warm_start: `"chain"`: draws start from the permutation of an earlier draw of their chain.
-        num_chains: Number of chains in `samples`.
+        num_chains: Number of chains in `samples`, for `warm_start`.
         precision_weighted: A second pass that weighs by one over the variance of the aligned samples.
         restarts: Further starts, of which the best is kept: first the identity, so that with one restart the
             result is never worse than plain coordinate descent, then random ones in random order. Default:
             one if there are several groups, all small; in wide networks the identity does not win.
-        key: For the random restarts.
+        key: For the random restarts (default: a fixed one).
         max_sweeps: Most sweeps over the groups in one descent.
         max_rounds: Most rounds of alignment to the mean, or of Frank-Wolfe.
         tolerance: Relative gain of the objective that is worth another look at the neighbouring groups.
-        solver: Of the assignments: `"scipy"` on the host, `"optax"` on the device, or `"auto"`.
+        solver: Of the assignments: `"scipy"` on the host, `"optax"` on the device, or `"auto"`, the faster.
     """
     check_samples(spec, samples)
     restarts = _default_restarts(spec) if restarts is None else restarts
