@@ -10,7 +10,7 @@ import numpy as np
 from symbnn import tree
 from symbnn.symmetry.alignment.features import element_of
 from symbnn.symmetry.alignment.search import HostPermutations, on_device
-from symbnn.symmetry.group import Element, act_leaf, identity
+from symbnn.symmetry.group import Element, act, identity
 from symbnn.symmetry.numerics import check_finite
 from symbnn.symmetry.spec import SymmetrySpec, check_params
 from symbnn.types import Params, Samples
@@ -60,11 +60,6 @@ def stacked_elements(spec: SymmetrySpec, permutations: HostPermutations) -> Elem
 @partial(jax.jit, static_argnames="spec")
 def move(spec: SymmetrySpec, elements: Element, samples: Samples) -> Samples:
     """Every sample moved by its element, a few at a time: one copy of the samples, not two."""
-    leaves = {leaf.name: leaf for leaf in spec.leaves}
-
-    def moved(both: tuple[Element, Samples]) -> Samples:
-        element, one = both
-        return tree.map_named(lambda name, array: act_leaf(spec, element, leaves[name], array), one)
-
     # A rescaling by one may still round.
-    return jax.lax.map(moved, (elements._replace(scales={}), samples), batch_size=MOVED_TOGETHER)
+    both = elements._replace(scales={}), samples
+    return jax.lax.map(lambda one: act(spec, *one), both, batch_size=MOVED_TOGETHER)

@@ -16,7 +16,7 @@ import numpy as np
 from symbnn.names import lookup
 from symbnn.symmetry.gauges.balance import balance
 from symbnn.symmetry.gauges.sorting import Occurrence, incoming, inner_first, kernels_first, occurrences, rows
-from symbnn.symmetry.group import act, identity, permute
+from symbnn.symmetry.group import Element, act, identity
 from symbnn.symmetry.numerics import length
 from symbnn.symmetry.spec import Group, SymmetrySpec, check_params
 from symbnn.symmetry.spec.layer_order import depth_order
@@ -68,7 +68,7 @@ def canonicalise(spec: SymmetrySpec, params: Params, *, scale_gauge: str = "mass
     for name in inner_first(spec, depth_order(spec)):
         group = spec.group(name)
         order = _order(rows(group, occurrences(spec, group, params)), incoming(spec, group, params))
-        params = permute(spec, {name: jnp.asarray(order)}, params)
+        params = act(spec, Element({name: jnp.asarray(order)}, {}, {}), params)
     return params
 
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from symbnn import tree
 from symbnn.names import lookup
-from symbnn.symmetry.group import permute
+from symbnn.symmetry.group import Element, act
 from symbnn.symmetry.numerics import length
 from symbnn.symmetry.spec import Group, Piece, SymmetrySpec, check_params, split
 from symbnn.symmetry.spec.layer_order import depth_order, is_bias, is_weight, producing_axes
@@ -37,7 +37,8 @@ def sort_units(spec: SymmetrySpec, params: Params, *, key: str = "first") -> Par
     for name in inner_first(spec, depth_order(spec)):
         group = spec.group(name)
         value = statistic(incoming(spec, group, params))
-        params = permute(spec, {name: jnp.argsort(-value, axis=-1, stable=True)}, params)
+        order = jnp.argsort(-value, axis=-1, stable=True)
+        params = act(spec, Element({name: order}, {}, {}), params)
     return params
 
 

@@ -2,7 +2,6 @@
 
 from symbnn.symmetry.group.act import Element, act, act_leaf, compose, identity, inverse, random_element
 from symbnn.symmetry.group.distances import kendall_tau, number_of_transpositions, random_permutation
-from symbnn.symmetry.group.permute import permutations_only, permute
 from symbnn.symmetry.group.verify import Report, verify
 
 __all__ = [
@@ -15,8 +14,6 @@ __all__ = [
     "inverse",
     "kendall_tau",
     "number_of_transpositions",
-    "permutations_only",
-    "permute",
     "random_element",
     "random_permutation",
     "verify",

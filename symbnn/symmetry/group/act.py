@@ -73,7 +73,10 @@ def inverse(spec: SymmetrySpec, g: Element) -> Element:
 
 
 def act(spec: SymmetrySpec, element: Element, params: Params) -> Params:
-    """The network with its units relabelled, rescaled and flipped; it computes the same function."""
+    """The network with its units relabelled, rescaled and flipped; it computes the same function.
+
+    Groups that the element says nothing about stay as they are.
+    """
     check_params(spec, params)
     leaves = {leaf.name: leaf for leaf in spec.leaves}
     return tree.map_named(lambda name, array: act_leaf(spec, element, leaves[name], array), params)

@@ -42,6 +42,20 @@ def test_action_on_a_fibred_leaf_is_the_formula():
             np.testing.assert_allclose(moved["up"][i, :, j], expected, rtol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["expert", "hidden", "other"])
+def test_groups_that_an_element_does_not_name_stay(name):
+    spec = everything_spec()
+    params, drawn = random_params(spec, 0), symmetry.random_element(spec, jax.random.key(2))
+    partly = symmetry.Element({name: drawn.permutations[name]}, {}, {})
+    none = symmetry.identity(spec)
+    whole = none._replace(permutations=none.permutations | partly.permutations)
+    jax.tree.map(
+        np.testing.assert_array_equal,
+        symmetry.act(spec, partly, params),
+        symmetry.act(spec, whole, params),
+    )
+
+
 @pytest.mark.slow
 def test_elements_and_params_stack():
     spec = everything_spec()
