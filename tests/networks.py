@@ -52,8 +52,8 @@ def mlp_apply(params, inputs, activation=jax.nn.relu):
     return inputs @ params["out"]["kernel"] + params["out"].get("bias", 0.0)
 
 
-def noisy_copies(spec, params, key, num, noise=0.3):
-    """Copies with relative noise on every leaf, each relabelled at random: samples, elements."""
+def noisy_copies(spec, params, key, num, noise=0.3, *, flipped=False):
+    """Copies with noise relative to every leaf, each relabelled, or also flipped, at random; the elements."""
 
     def one(key):
         key_noise, key_element = jax.random.split(key)
@@ -63,7 +63,8 @@ def noisy_copies(spec, params, key, num, noise=0.3):
             for i, leaf in enumerate(leaves)
         ]
         element = symmetry.random_element(spec, key_element)
-        relabelled = symmetry.identity(spec)._replace(permutations=element.permutations)
-        return symmetry.act(spec, relabelled, jax.tree.unflatten(treedef, noisy)), relabelled
+        none = symmetry.identity(spec)
+        element = element._replace(scales=none.scales, signs=element.signs if flipped else none.signs)
+        return symmetry.act(spec, element, jax.tree.unflatten(treedef, noisy)), element
 
     return jax.jit(jax.vmap(one))(jax.random.split(key, num))

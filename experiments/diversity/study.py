@@ -22,7 +22,7 @@ from experiments.harness.present import present
 from experiments.harness.rundir import Run, open_run
 from experiments.harness.tables import Cell, Row, Table
 from symbnn import data, density, diagnostics, evaluate, inference, keys, models, symmetry, tree
-from symbnn.symmetry.gauges.sorting import incoming
+from symbnn.symmetry.gauges import incoming
 from symbnn.types import Key, Samples
 
 ENSEMBLE, CHAIN = "ensemble", "one HMC chain"

@@ -19,7 +19,7 @@ from symbnn import density, keys, symmetry
 from symbnn.inference.epochs import has_convolution
 from symbnn.inference.recipe import OPTIMIZERS, Recipe
 from symbnn.models import Model
-from symbnn.symmetry.gauges.mass import flow, squares, terms
+from symbnn.symmetry.gauges import mass_of
 from symbnn.types import Key, Params, Samples
 
 
@@ -32,14 +32,12 @@ def imbalance(spec: symmetry.SymmetrySpec, samples: Samples) -> jax.Array:
 
 @partial(jax.jit, static_argnames="spec")
 def _imbalance(spec: symmetry.SymmetrySpec, samples: Samples) -> jax.Array:
-    parts = terms(spec, True)
     scales = symmetry.identity(spec).scales
     logs = {name: jnp.zeros(value.shape, jnp.float64) for name, value in scales.items()}
     alive = jax.tree.map(jnp.ones_like, logs)
 
     def one(params: Params) -> jax.Array:
-        weights, _ = squares(spec, params, True)
-        both = flow(spec, parts, weights, logs, alive)
+        both = mass_of(spec, params, True).flow(logs, alive)
         return jnp.concatenate([(both.positive[name] - both.negative[name]).ravel() for name in logs])
 
     return jax.vmap(one)(samples)

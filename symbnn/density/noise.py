@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 
 from symbnn.density.target import has_batch_statistics
 from symbnn.models import in_training
-from symbnn.symmetry.spec.spec import Factor, Leaf
+from symbnn.symmetry.spec import Factor, Leaf
 from symbnn.types import Key, Params
 
 LEAF = "noise"

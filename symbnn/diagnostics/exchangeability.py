@@ -14,7 +14,7 @@ from scipy import stats
 
 from symbnn import names, tree
 from symbnn.symmetry import SymmetrySpec
-from symbnn.symmetry.spec.spec import Factor
+from symbnn.symmetry.spec import Factor
 from symbnn.types import Samples
 
 

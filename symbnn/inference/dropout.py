@@ -21,8 +21,7 @@ from symbnn.inference.training import Problem, problem_of, train, warn_nonfinite
 from symbnn.names import nearest
 from symbnn.posteriors import DroppedUnits, Reading, Units
 from symbnn.posteriors.dropped import draw_masks, drop
-from symbnn.symmetry import SymmetrySpec
-from symbnn.symmetry.spec.spec import Factor, Leaf, Segments, word_size
+from symbnn.symmetry.spec import Factor, Leaf, Segments, SymmetrySpec, word_size
 from symbnn.types import Key, Params, Samples
 
 

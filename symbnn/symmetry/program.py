@@ -76,6 +76,14 @@ class Program(NamedTuple):
     inputs: list[Value]
     outputs: list[Value]
 
+    def readers(self) -> dict[Value, list[Equation]]:
+        """The equations that read a value, for every value that is read."""
+        readers: dict[Value, list[Equation]] = {}
+        for equation in self.equations:
+            for value in dict.fromkeys(equation.operands):
+                readers.setdefault(value, []).append(equation)
+        return readers
+
 
 def flatten(closed: ClosedJaxpr) -> Program:
     """The program of a traced function."""
@@ -128,17 +136,19 @@ class _Walker:
         if name == "cond":
             branches = [self.call(branch, operands[1:], loops) for branch in params["branches"]]
             return [
-                self.emit("phi", (operands[0], *cases), equation, loops)
+                self.emit("phi", (operands[0], *cases), _value(cases[-1], loops), equation)
                 for cases in zip(*branches, strict=True)
             ]
         results = [_value(variable.aval, loops) for variable in equation.outvars]
         self.equations.append(Equation(name, params, tuple(operands), tuple(results), equation.source_info))
         return results
 
-    def emit(self, name: str, operands: tuple[Value, ...], equation: Any, loops: tuple[Loop, ...]) -> Value:
-        """Append a pseudo-equation whose result looks like its last operand."""
-        result = _value(operands[-1], loops)
-        self.equations.append(Equation(name, {}, operands, (result,), equation.source_info))
+    def emit(
+        self, name: str, operands: tuple[Value, ...], result: Value, equation: Any, loop: Loop | None = None
+    ) -> Value:
+        """Append a pseudo-equation that stands for a part of a real one; its result."""
+        params = {} if loop is None else {"loop": loop}
+        self.equations.append(Equation(name, params, operands, (result,), equation.source_info))
         return result
 
     def scan(self, equation: Any, operands: list[Value], loops: tuple[Loop, ...]) -> list[Value]:
@@ -146,11 +156,16 @@ class _Walker:
         num_constants, num_carry = params["num_consts"], params["num_carry"]
         loop = Loop(params["length"], is_ordered=num_carry > 0)
         constants, initial, scanned = _parts(operands, num_constants, num_carry)
-        carry = [self.emit("link_init", (value,), equation, loops) for value in initial]
-        slices = [self._slice(value, loop, equation, loops) for value in scanned]
-        results = self.call(params["jaxpr"], [*constants, *carry, *slices], (*loops, loop))
-        self._link(results[:num_carry], carry, (), equation)
-        stacked = [self._stack(value, loop, equation, loops) for value in results[num_carry:]]
+        carry = [self.emit("link_init", (value,), _value(value, loops), equation) for value in initial]
+        inside = [Value(value.shape[1:], value.dtype, (*loops, loop)) for value in scanned]
+        for value, one in zip(scanned, inside, strict=True):
+            self.emit("scan_x", (value,), one, equation, loop)
+        results = self.call(params["jaxpr"], [*constants, *carry, *inside], (*loops, loop))
+        for value, entering in zip(results[:num_carry], carry, strict=True):
+            self.emit("link", (value,), entering, equation)
+        stacked = [Value((loop.length, *value.shape), value.dtype, loops) for value in results[num_carry:]]
+        for value, whole in zip(results[num_carry:], stacked, strict=True):
+            self.emit("scan_y", (value,), whole, equation, loop)
         return [*carry, *stacked]
 
     def while_loop(self, equation: Any, operands: list[Value], loops: tuple[Loop, ...]) -> list[Value]:
@@ -158,28 +173,12 @@ class _Walker:
         condition_constants, body_constants, initial = _parts(
             operands, params["cond_nconsts"], params["body_nconsts"]
         )
-        carry = [self.emit("link_init", (value,), equation, loops) for value in initial]
+        carry = [self.emit("link_init", (value,), _value(value, loops), equation) for value in initial]
         goes_on = self.call(params["cond_jaxpr"], [*condition_constants, *carry], loops)
         leaving = self.call(params["body_jaxpr"], [*body_constants, *carry], loops)
-        self._link(leaving, carry, tuple(goes_on), equation)
-        return carry
-
-    def _link(
-        self, leaving: list[Value], carry: list[Value], condition: tuple[Value, ...], equation: Any
-    ) -> None:
         for value, entering in zip(leaving, carry, strict=True):
-            operands = (value, *condition)
-            self.equations.append(Equation("link", {}, operands, (entering,), equation.source_info))
-
-    def _slice(self, value: Value, loop: Loop, equation: Any, loops: tuple[Loop, ...]) -> Value:
-        result = Value(value.shape[1:], value.dtype, (*loops, loop))
-        self.equations.append(Equation("scan_x", {"loop": loop}, (value,), (result,), equation.source_info))
-        return result
-
-    def _stack(self, value: Value, loop: Loop, equation: Any, loops: tuple[Loop, ...]) -> Value:
-        result = Value((loop.length, *value.shape), value.dtype, loops)
-        self.equations.append(Equation("scan_y", {"loop": loop}, (value,), (result,), equation.source_info))
-        return result
+            self.emit("link", (value, *goes_on), entering, equation)
+        return carry
 
 
 def _value(aval: Any, loops: tuple[Loop, ...]) -> Value:

@@ -8,7 +8,7 @@ import pytest
 from symbnn import density, inference, models, symmetry, tree
 from symbnn.inference.dropout import hidden_units
 from symbnn.posteriors import DroppedUnits
-from symbnn.symmetry.spec.spec import Factor, Group, Leaf, Segments, SymmetrySpec
+from symbnn.symmetry.spec import Factor, Group, Leaf, Segments, SymmetrySpec
 from tests.inference.cases import small_network
 
 KEY = jax.random.key(0)

@@ -1,4 +1,4 @@
-"""Alignment of networks to a reference: which unit of one net is which unit of another."""
+"""Alignment: a spec and networks go in, the same networks in one labelling of their units come out."""
 
 from symbnn.symmetry.alignment.api import Aligned, align
 from symbnn.symmetry.alignment.distributions import align_gaussians

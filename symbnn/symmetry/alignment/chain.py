@@ -10,9 +10,8 @@ from collections.abc import Callable
 import numpy as np
 
 from symbnn import tree
-from symbnn.symmetry.alignment.match import joined, part_of
-from symbnn.symmetry.alignment.search.descent import Descent
-from symbnn.symmetry.alignment.search.problem import HostPermutations
+from symbnn.symmetry.alignment.match import part_of
+from symbnn.symmetry.alignment.search import Descent, HostPermutations, joined
 from symbnn.types import Samples
 
 BLOCK_DRAWS = 8
@@ -24,7 +23,7 @@ def match_chains(
     """Match chain-major samples (index = chain · draws + draw) block by block."""
     num = tree.num_samples(samples)
     if num_chains < 1 or num % num_chains:
-        raise ValueError(f"num_chains must divide the {num} samples, got {num_chains}")
+        raise ValueError(f"num_chains must divide the number of samples, {num}; got {num_chains}")
     draws = num // num_chains
     chain = np.arange(num_chains)
     positions, results = [chain * draws], [matched(tree.take(samples, chain * draws), None)]

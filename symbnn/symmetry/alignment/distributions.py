@@ -4,13 +4,15 @@ W₂² between diagonal Gaussians is ‖μ − μ'‖² + ‖σ − σ'‖², so
 minimises it (Rossi et al. 2023). For variational posteriors and SWAG.
 """
 
+from functools import partial
+
 from symbnn import tree
-from symbnn.symmetry.alignment.api import Aligned, check_samples, move, stacked_elements
-from symbnn.symmetry.alignment.features.signs import without_signs
-from symbnn.symmetry.alignment.features.weights import Arrays, Features, in_units, weight_features
-from symbnn.symmetry.alignment.match import Search, descent_matcher, extract_one, match
+from symbnn.symmetry.alignment.features import Arrays, Features, in_units, weight_features, without_signs
+from symbnn.symmetry.alignment.match import Matching, extract_one, match
 from symbnn.symmetry.alignment.reference import reference_params
-from symbnn.symmetry.spec.spec import SymmetrySpec
+from symbnn.symmetry.alignment.samples import Aligned, check_samples, move, stacked_elements
+from symbnn.symmetry.alignment.search import Search, by_descent
+from symbnn.symmetry.spec import SymmetrySpec
 from symbnn.types import Key, Params, Samples
 
 
@@ -27,12 +29,20 @@ def align_gaussians(
 ) -> Aligned:
     """Relabel diagonal Gaussians so that they are near a reference; `samples` of the result is (means, stds).
 
-    `reference` is a pair (mean, std) of networks, or the index of one of the Gaussians.
+    Args:
+        spec: The network's symmetries.
+        means: Mean weights, with a leading axis over the Gaussians.
+        stds: Standard deviations, likewise.
+        reference: A pair (mean, std) of networks, or the index of one of the Gaussians.
+        restarts, key, max_sweeps, tolerance: As in `align`.
     """
     for some in (means, stds):
         check_samples(spec, some)
     if tree.num_samples(means) != tree.num_samples(stds):
-        raise ValueError(f"{tree.num_samples(means)} means, but {tree.num_samples(stds)} standard deviations")
+        raise ValueError(
+            "means and stds must hold as many Gaussians; got "
+            f"{tree.num_samples(means)} means and {tree.num_samples(stds)} standard deviations"
+        )
     both = reference if isinstance(reference, tuple) else (reference, reference)
     network = (reference_params(spec, means, both[0]), reference_params(spec, stds, both[1]))
     weights = weight_features(spec, network[0])
@@ -42,7 +52,8 @@ def align_gaussians(
 
     features, unit = in_units(Features((*weights.leaves, *without_signs(weights.leaves)), extract), network)
     search = Search(restarts=restarts, key=key, max_sweeps=max_sweeps, tolerance=tolerance)
-    found = match(spec, features, (means, stds), extract_one(features, network), descent_matcher(search))
+    matching = Matching(spec, features, (means, stds))
+    found = match(matching, extract_one(features, network), partial(by_descent, search))
     elements = stacked_elements(spec, found.permutations)
     # A flipped weight is as uncertain as before.
     moved = (move(spec, elements, means), move(spec, elements._replace(signs={}), stds))

@@ -6,25 +6,20 @@ import jax
 import jax.numpy as jnp
 
 from symbnn import tree
-from symbnn.symmetry.alignment.features.signs import element_of
-from symbnn.symmetry.alignment.features.weights import Arrays, Features
-from symbnn.symmetry.alignment.match import chunks, part_of
-from symbnn.symmetry.alignment.search.problem import HostPermutations, groups_only, on_device
-from symbnn.symmetry.group.act import act_leaf
-from symbnn.symmetry.spec.spec import Leaf, SymmetrySpec
-from symbnn.types import Samples
+from symbnn.symmetry.alignment.features import Arrays, element_of
+from symbnn.symmetry.alignment.match import Matching
+from symbnn.symmetry.alignment.search import HostPermutations, groups_only, on_device
+from symbnn.symmetry.group import act_leaf
+from symbnn.symmetry.spec import Leaf, SymmetrySpec
 
 
-def mean_features(
-    spec: SymmetrySpec, features: Features, samples: Samples, permutations: HostPermutations
-) -> tuple[Arrays, Arrays]:
+def mean_features(matching: Matching, permutations: HostPermutations) -> tuple[Arrays, Arrays]:
     """Mean and variance over the networks of their features, each moved by its permutations."""
-    num = tree.num_samples(samples)
+    num = tree.num_samples(matching.samples)
     sums: tuple[Arrays, Arrays] | None = None
-    for chunk in chunks(features, samples):
-        arrays = features.extract(part_of(samples, chunk))
+    for chunk, arrays in matching.chunks():
         here = on_device({name: value[chunk] for name, value in permutations.items()})
-        part = _moved_sums(groups_only(spec), features.leaves, arrays, here)
+        part = _moved_sums(groups_only(matching.spec), matching.features.leaves, arrays, here)
         sums = part if sums is None else jax.tree.map(jnp.add, sums, part)
     assert sums is not None
     mean = tuple(total / num for total in sums[0])

@@ -6,29 +6,54 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from symbnn.names import lookup
-from symbnn.symmetry.alignment.features.capture import Apply, activation_features
-from symbnn.symmetry.alignment.features.similarity import Activations, correlation, hooked_features
-from symbnn.symmetry.alignment.features.weights import Arrays, Features, weight_features
-from symbnn.symmetry.alignment.match import Matcher, Search, descent_matcher
+from symbnn.symmetry.alignment.features import (
+    Activations,
+    Apply,
+    Features,
+    activation_features,
+    correlation,
+    hooked_features,
+    weight_features,
+)
+from symbnn.symmetry.alignment.match import Matching
 from symbnn.symmetry.alignment.means import mean_features
-from symbnn.symmetry.alignment.search.contributions import contribution_features, match_contributions
-from symbnn.symmetry.alignment.search.descent import Descent
-from symbnn.symmetry.alignment.search.frank_wolfe import to_reference, to_universe
-from symbnn.symmetry.alignment.search.problem import HostPermutations
-from symbnn.symmetry.spec.spec import SymmetrySpec
-from symbnn.types import Params, Samples
+from symbnn.symmetry.alignment.search import (
+    Chunk,
+    Descent,
+    HostPermutations,
+    Search,
+    by_descent,
+    contribution_features,
+    match_contributions,
+    to_reference,
+    to_universe,
+)
+from symbnn.symmetry.spec import SymmetrySpec
+from symbnn.types import Params
 
 
 class Way(NamedTuple):
     """How a method searches."""
 
-    matcher: Callable[[Search], Matcher]
+    match: Callable[[Search, Chunk], Descent]
     """From nothing."""
-    refine: Callable[[Search], Matcher]
+    refine: Callable[[Search, Chunk], Descent]
     """From permutations that are nearly right."""
-    common: Callable[[SymmetrySpec, Features, Samples, Search, Descent], Descent]
+    common: Callable[[Search, Matching, Descent], Descent] | None = None
     """A better start for alignment to the mean than the match to one of the samples."""
-    is_descent: bool = True
+
+
+def way_of(method: str, similarity: str, precision_weighted: bool) -> Way:
+    """How a method searches; contributions, a similarity of activations, have a way of their own."""
+    way = lookup(METHODS, method, "alignment method")
+    if method != "activations" or similarity != "contributions":
+        return way
+    if precision_weighted:
+        raise ValueError(
+            "similarity 'contributions' multiplies activations by weights, which cannot be weighted by "
+            "precision; use similarity 'correlation' or 'inner_product', or precision_weighted=False"
+        )
+    return CONTRIBUTIONS
 
 
 def features_of(
@@ -45,7 +70,7 @@ def features_of(
         return weight_features(spec, params)
     transformed = lookup(SIMILARITIES, similarity, "similarity")
     if (apply is None) == (activations is None) or inputs is None:
-        raise ValueError("method 'activations' needs inputs= and either apply= or activations=")
+        raise ValueError("method 'activations' needs inputs= and one of apply= and activations=")
     if activations is not None:
         found = hooked_features(spec, activations, params, inputs)
     else:
@@ -54,85 +79,36 @@ def features_of(
     return transformed(spec, found, params)
 
 
-def _descent_again(search: Search) -> Matcher:
-    return descent_matcher(search._replace(restarts=0))
+def _from_start(search: Search, chunk: Chunk) -> Descent:
+    return by_descent(search._replace(restarts=0), chunk)
 
 
-def _contributions(search: Search) -> Matcher:
-    def matcher(
-        spec: SymmetrySpec,
-        features: Features,
-        targets: Arrays,
-        arrays: Arrays,
-        start: HostPermutations | None,
-    ) -> Descent:
-        # Settled from output to input in one pass: a start has nothing to add.
-        return match_contributions(spec, features, targets, arrays, solver=search.solver)
-
-    return matcher
-
-
-def _frank_wolfe(search: Search) -> Matcher:
+def _by_frank_wolfe(search: Search, chunk: Chunk) -> Descent:
     """Frank-Wolfe, rounded, then polished by coordinate descent, which can only raise the objective."""
-
-    def matcher(
-        spec: SymmetrySpec,
-        features: Features,
-        targets: Arrays,
-        arrays: Arrays,
-        start: HostPermutations | None,
-    ) -> Descent:
-        rounded = to_reference(
-            spec,
-            features.leaves,
-            targets,
-            arrays,
-            max_rounds=search.max_rounds,
-            tolerance=search.tolerance,
-            solver=search.solver,
-        )
-        return descent_matcher(search)(spec, features, targets, arrays, rounded)
-
-    return matcher
+    return by_descent(search, chunk._replace(start=to_reference(search, chunk)))
 
 
-def _universe(
-    spec: SymmetrySpec, features: Features, samples: Samples, search: Search, found: Descent
-) -> Descent:
+def _universe(search: Search, matching: Matching, found: Descent) -> Descent:
     """Frank-Wolfe of all networks at once; kept if the rounded result is better than its start."""
-    permutations, _ = to_universe(
-        spec,
-        features.leaves,
-        features.extract(samples),
-        found.permutations,
-        max_rounds=search.max_rounds,
-        tolerance=search.tolerance,
-        solver=search.solver,
-    )
+    arrays = matching.features.extract(matching.samples)
+    leaves = matching.features.leaves
+    permutations = to_universe(search, Chunk(matching.spec, leaves, (), arrays, found.permutations))
 
     def length(candidate: HostPermutations) -> float:
-        mean, _ = mean_features(spec, features, samples, candidate)
+        mean, _ = mean_features(matching, candidate)
         return float(sum(np.vdot(array, array) for array in mean))
 
     is_better = length(permutations) > length(found.permutations)
     return found._replace(permutations=permutations) if is_better else found
 
 
-def _unchanged(
-    spec: SymmetrySpec, features: Features, samples: Samples, search: Search, found: Descent
-) -> Descent:
-    return found
-
-
 METHODS = {
-    "weights": Way(descent_matcher, _descent_again, _unchanged),
-    "activations": Way(descent_matcher, _descent_again, _unchanged),
-    "contributions": Way(_contributions, _contributions, _unchanged, is_descent=False),
-    "frank_wolfe": Way(_frank_wolfe, _descent_again, _universe),
+    "weights": Way(by_descent, _from_start),
+    "activations": Way(by_descent, _from_start),
+    "frank_wolfe": Way(_by_frank_wolfe, _from_start, _universe),
 }
 
-PUBLIC_METHODS = {name: way for name, way in METHODS.items() if name != "contributions"}
-"""Contributions are a similarity of activations, with a search of their own."""
+CONTRIBUTIONS = Way(match_contributions, match_contributions)
 
 SIMILARITIES: dict[str, Callable[[SymmetrySpec, Features, Params], Features]] = {
     "correlation": lambda spec, features, params: correlation(spec, features),

@@ -7,27 +7,19 @@ alone, so a tenth of the mean variance of its array is added.
 
 import jax.numpy as jnp
 
-from symbnn.symmetry.alignment.features.signs import without_signs
-from symbnn.symmetry.alignment.features.weights import Arrays, Features
-from symbnn.symmetry.alignment.match import Matcher, match
+from symbnn.symmetry.alignment.features import Arrays, Features, without_signs
+from symbnn.symmetry.alignment.match import Matcher, Matching, match
 from symbnn.symmetry.alignment.means import mean_features
-from symbnn.symmetry.alignment.search.descent import Descent
-from symbnn.symmetry.spec.spec import SymmetrySpec
+from symbnn.symmetry.alignment.search import Descent
 from symbnn.types import Samples
 
 RIDGE = 0.1
 
 
-def match_by_precision(
-    spec: SymmetrySpec,
-    features: Features,
-    samples: Samples,
-    targets: Arrays,
-    matcher: Matcher,
-    first: Descent,
-) -> Descent:
+def match_by_precision(matching: Matching, targets: Arrays, matcher: Matcher, first: Descent) -> Descent:
     """Match again from the permutations of a first pass, by precision-weighted distance."""
-    _, variance = mean_features(spec, features, samples, first.permutations)
+    features = matching.features
+    _, variance = mean_features(matching, first.permutations)
     # Equal samples have no variance at all: any weight will do.
     smallest = jnp.finfo(targets[0].dtype).tiny
     precision = tuple(1 / (part + RIDGE * jnp.mean(part) + smallest**0.5) for part in variance)
@@ -39,4 +31,4 @@ def match_by_precision(
 
     both = Features((*features.leaves, *without_signs(features.leaves)), extract)
     against = (*weighted, *(-w / 2 for w in precision))
-    return match(spec, both, samples, against, matcher, first.permutations)
+    return match(matching._replace(features=both), against, matcher, first.permutations)

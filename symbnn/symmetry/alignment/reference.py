@@ -11,12 +11,18 @@ import numpy as np
 
 from symbnn import tree
 from symbnn.names import nearest
-from symbnn.symmetry.alignment.features.weights import Arrays, Features
-from symbnn.symmetry.alignment.match import Matcher, Search, chunks, match, part_of
+from symbnn.symmetry.alignment.features import Arrays
+from symbnn.symmetry.alignment.match import Matcher, Matching, match
 from symbnn.symmetry.alignment.means import mean_features
-from symbnn.symmetry.alignment.search.descent import Descent
-from symbnn.symmetry.alignment.search.problem import HostPermutations, Problem, groups_only, objective
-from symbnn.symmetry.spec.spec import SymmetrySpec, check_params
+from symbnn.symmetry.alignment.search import (
+    Chunk,
+    Descent,
+    HostPermutations,
+    Search,
+    objective,
+    plain_problem,
+)
+from symbnn.symmetry.spec import SymmetrySpec, check_params
 from symbnn.types import Params, Samples
 
 STRATEGIES = ("mean", "medoid")
@@ -33,28 +39,23 @@ def reference_params(spec: SymmetrySpec, samples: Samples, reference: Params | i
     if isinstance(reference, int | np.integer):
         num = tree.num_samples(samples)
         if not -num <= reference < num:
-            raise ValueError(f"reference is sample {reference}; there are {num} samples")
+            raise ValueError(f"reference must be the index of one of the {num} samples; got {reference}")
         return tree.take(samples, int(reference))
     try:
         check_params(spec, reference)
     except ValueError as error:
-        raise ValueError(f"the reference is another network: {error}") from error
+        raise ValueError(f"the reference does not fit the spec: {error}") from error
     return reference
 
 
 def match_to_mean(
-    spec: SymmetrySpec,
-    features: Features,
-    samples: Samples,
-    matcher: Matcher,
-    search: Search,
-    first: Descent,
+    matching: Matching, matcher: Matcher, search: Search, first: Descent
 ) -> tuple[Descent, Arrays]:
     """Align to the mean of the moved features, take the mean again, until the objective stands still."""
-    found, targets = first, mean_features(spec, features, samples, first.permutations)[0]
+    found, targets = first, mean_features(matching, first.permutations)[0]
     history: list[np.ndarray] = []
     for _ in range(search.max_rounds):
-        candidate = match(spec, features, samples, targets, matcher, found.permutations)
+        candidate = match(matching, targets, matcher, found.permutations)
         value = candidate.objective[-1]
         if history and value.sum() - history[-1].sum() <= search.tolerance * abs(history[-1].sum()):
             history.append(np.where(value.sum() > history[-1].sum(), value, history[-1]))
@@ -62,18 +63,17 @@ def match_to_mean(
             return found._replace(objective=np.stack(history)), targets
         found = candidate
         history.append(value)
-        targets = mean_features(spec, features, samples, found.permutations)[0]
+        targets = mean_features(matching, found.permutations)[0]
     unsettled = np.zeros_like(found.converged)
     return found._replace(objective=np.stack(history), converged=unsettled), targets
 
 
-def medoid(spec: SymmetrySpec, features: Features, samples: Samples, permutations: HostPermutations) -> int:
+def medoid(matching: Matching, permutations: HostPermutations) -> int:
     """Index of the sample whose moved features are nearest their mean."""
-    mean, _ = mean_features(spec, features, samples, permutations)
+    mean, _ = mean_features(matching, permutations)
     distances = []
-    for chunk in chunks(features, samples):
-        arrays = features.extract(part_of(samples, chunk))
-        problem = Problem(groups_only(spec), features.leaves, mean, arrays, {}, "auto")
+    for chunk, arrays in matching.chunks():
+        problem = plain_problem(Chunk(matching.spec, matching.features.leaves, mean, arrays))
         overlap = objective(problem, None, {name: value[chunk] for name, value in permutations.items()})
         # ‖x − m‖² without the term that all samples share.
         distances.append(np.asarray(_squared_lengths(arrays), np.float64) - 2 * overlap)

@@ -1,1 +1,7 @@
-"""Discovery: a network's program goes in, its `SymmetrySpec` comes out."""
+"""Discovery: a network function and its shapes go in, its `SymmetrySpec` comes out."""
+
+from symbnn.symmetry.discovery import rules
+from symbnn.symmetry.discovery.discover import discover
+from symbnn.symmetry.discovery.rules import register_rule
+
+__all__ = ["discover", "register_rule", "rules"]

@@ -1,8 +1,7 @@
-"""Words: what an axis of an array is made of, found out while a program is read.
+"""Words (`spec.words`) whose atoms are found out while a program is read.
 
-A word is a row-major product of factors, slowest first. A factor is an `Atom`, positions that will be
-relabelled by one permutation, or a `Sum` of words laid end to end. Atoms live in a union-find whose classes
-can also be *refined*: an atom turns out to be a product or a sum of smaller atoms.
+An `Atom` stands for positions that one permutation will relabel. Atoms live in a union-find whose classes can
+also be *refined*: an atom turns out to be a product of smaller atoms, or several of them end to end.
 
     unify((a12,), (b3, c4))        a := b·c         S_12 shrinks to S_3 × S_4
     unify((a12,), (b3 + c9,))      a := b + c       S_12 shrinks to S_3 × S_9
@@ -10,14 +9,15 @@ can also be *refined*: an atom turns out to be a product or a sum of smaller ato
 Every step shrinks the group, so it may lose a symmetry and never invents one. Where two words fit in no way,
 both are pinned: only the identity is left. A binding is always to strictly smaller atoms, so refinement ends.
 
-In a resolved word factors of length 1 are gone, sums are flat, and a sum comes last:
+In a resolved word factors of length 1 are gone, segments are flat, and segments come last:
 (a + b)·c is written (a·c + b·c), which is the same axis.
 """
 
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
+
+from symbnn.symmetry.spec import Segments, Word, atoms, word_size
 
 MAX_SEGMENTS = 256
 """A rolled axis is cut everywhere; beyond this many segments nothing worth knowing is left."""
@@ -41,33 +41,12 @@ class Atom:
     size: int
     causes: tuple[Cause, ...] = ()
     parent: "Atom | None" = None
-    binding: "Word | None" = None
-
-
-@dataclass(frozen=True)
-class Sum:
-    """Words laid end to end."""
-
-    words: tuple["Word", ...]
-
-    @property
-    def size(self) -> int:
-        """Total length."""
-        return sum(map(word_size, self.words))
-
-
-Word = tuple[Any, ...]
-"""Factors: `Atom`, `Sum`, or anything else with a size that a caller labels atoms with."""
+    binding: Word | None = None
 
 
 def fresh(size: int, causes: tuple[Cause, ...] = ()) -> Word:
     """A word of one new atom; the empty word for length 1."""
     return () if size == 1 else (Atom(size, causes),)
-
-
-def word_size(word: Word) -> int:
-    """Length of the axis."""
-    return math.prod(factor.size for factor in word)
 
 
 def find(atom: Atom) -> Atom:
@@ -88,31 +67,21 @@ def resolve(word: Word) -> Word:
 
 
 def normalise(factors: Iterable[Any]) -> Word:
-    """Drop factors of length 1, flatten sums, distribute them over what follows."""
+    """Drop factors of length 1, flatten segments, distribute them over what follows."""
     rest: Word = ()
     for factor in reversed(tuple(factors)):
-        if not isinstance(factor, Sum):
+        if not isinstance(factor, Segments):
             rest = (factor, *rest) if factor.size != 1 else rest
             continue
         words = tuple(_segments(factor))
         if len(words) == 1:
             rest = normalise((*words[0], *rest))
         elif rest:
-            distributed = Sum(tuple(normalise((*word, *rest)) for word in words))
-            rest = (Sum(tuple(_segments(distributed))),)
+            distributed = Segments(tuple(normalise((*word, *rest)) for word in words))
+            rest = (Segments(tuple(_segments(distributed))),)
         else:
-            rest = (Sum(words),)
+            rest = (Segments(words),)
     return rest
-
-
-def atoms(word: Word) -> Iterator[Any]:
-    """The atoms of a word, depth first."""
-    for factor in word:
-        if isinstance(factor, Sum):
-            for inner in factor.words:
-                yield from atoms(inner)
-        else:
-            yield factor
 
 
 def pin(word: Word, *causes: Cause) -> None:
@@ -124,7 +93,7 @@ def pin(word: Word, *causes: Cause) -> None:
 def unify(left: Word, right: Word, cause: Cause) -> None:
     """Make two words describe one axis; what cannot be made to fit is pinned for `cause`."""
     if word_size(left) != word_size(right):
-        raise ValueError(f"words of lengths {word_size(left)} and {word_size(right)} on one axis")
+        raise ValueError(f"one axis cannot have lengths {word_size(left)} and {word_size(right)}")
     while (left := resolve(left)) != (right := resolve(right)):
         step = _step(left, right, cause)
         if step is None:
@@ -140,7 +109,7 @@ def cut(word: Word, position: int) -> bool:
     if position in (0, word_size(word)):
         return True
     head = word[0]
-    if isinstance(head, Sum):
+    if isinstance(head, Segments):
         for segment in head.words:
             if position <= word_size(segment):
                 return cut(segment, position)
@@ -149,14 +118,14 @@ def cut(word: Word, position: int) -> bool:
     if position % rest:
         return False
     first = position // rest
-    _bind(head, (Sum((fresh(first), fresh(head.size - first))),))
+    _bind(head, (Segments((fresh(first), fresh(head.size - first))),))
     return True
 
 
 def _step(left: Word, right: Word, cause: Cause) -> tuple[Word, Word] | None:
     """One step of `unify`: the words still to be unified, or None if they do not fit."""
-    if isinstance(left[0], Sum) or isinstance(right[0], Sum):
-        return _step_sums(left, right, cause)
+    if isinstance(left[0], Segments) or isinstance(right[0], Segments):
+        return _step_segments(left, right, cause)
     for end, rest in ((0, slice(1, None)), (-1, slice(None, -1))):
         if left[end].size == right[end].size:
             _match(left[end], right[end], cause)
@@ -167,7 +136,7 @@ def _step(left: Word, right: Word, cause: Cause) -> tuple[Word, Word] | None:
     return None
 
 
-def _step_sums(left: Word, right: Word, cause: Cause) -> tuple[Word, Word] | None:
+def _step_segments(left: Word, right: Word, cause: Cause) -> tuple[Word, Word] | None:
     for one, other in ((left, right), (right, left)):
         if len(one) == 1 and isinstance(one[0], Atom):
             _bind(one[0], other)
@@ -214,8 +183,8 @@ def _bind(atom: Atom, word: Word) -> None:
 
 def _expand(word: Word) -> Iterator[Any]:
     for factor in word:
-        if isinstance(factor, Sum):
-            yield Sum(tuple(resolve(inner) for inner in factor.words))
+        if isinstance(factor, Segments):
+            yield Segments(tuple(resolve(inner) for inner in factor.words))
         elif isinstance(factor, Atom):
             root = find(factor)
             if root.binding is None:
@@ -227,18 +196,18 @@ def _expand(word: Word) -> Iterator[Any]:
             yield factor
 
 
-def _segments(factor: Sum) -> Iterator[Word]:
+def _segments(factor: Segments) -> Iterator[Word]:
     for word in factor.words:
         if word_size(word) == 0:
             continue
-        if len(word) == 1 and isinstance(word[0], Sum):
+        if len(word) == 1 and isinstance(word[0], Segments):
             yield from _segments(word[0])
         else:
             yield word
 
 
 def _boundaries(word: Word) -> list[int]:
-    if not (len(word) == 1 and isinstance(word[0], Sum)):
+    if not (len(word) == 1 and isinstance(word[0], Segments)):
         return []
     ends = [0]
     for segment in word[0].words:

@@ -14,7 +14,7 @@ from symbnn.symmetry.discovery.linear import ZERO, Form, combine
 from symbnn.symmetry.program import Equation
 
 
-class Degrees(NamedTuple):
+class Exponents(NamedTuple):
     """Exponents along one index. None: the value does not have this index, or satisfies every equality."""
 
     equation: Equation
@@ -24,137 +24,135 @@ class Degrees(NamedTuple):
     """The number an operand is known to hold everywhere."""
 
 
-Relation = Callable[[Degrees], list[Form]]
+Relation = Callable[[Exponents], list[Form]]
 
 
-def zero(degrees: Degrees) -> list[Form]:
+def zero(exponents: Exponents) -> list[Form]:
     """Nothing may be rescaled."""
-    return [form for form in (*degrees.operands, *degrees.results) if form]
+    return _unchanged((*exponents.operands, *exponents.results))
 
 
-def equal(degrees: Degrees) -> list[Form]:
-    """All values transform alike. Zero has every degree."""
-    return _differences(_not(degrees, lambda number: number == 0))
+def equal(exponents: Exponents) -> list[Form]:
+    """All values transform alike. Zero has every exponent."""
+    return _differences(_not(exponents, lambda number: number == 0))
 
 
-def equal_unless_infinite(degrees: Degrees) -> list[Form]:
+def equal_unless_infinite(exponents: Exponents) -> list[Form]:
     """As `equal`; a positive factor also fixes ±inf, and NaN marks values that do not matter."""
-    return _differences(_not(degrees, lambda number: number == 0 or not math.isfinite(number)))
+    return _differences(_not(exponents, lambda number: number == 0 or not math.isfinite(number)))
 
 
-def equal_ignoring_constants(degrees: Degrees) -> list[Form]:
+def equal_ignoring_constants(exponents: Exponents) -> list[Form]:
     """As `equal`, among values that are not known: a shifted leaf, u = leaf + ε."""
-    return _differences(_not(degrees, lambda number: True))
+    return _differences(_not(exponents, lambda number: True))
 
 
-def parallel(degrees: Degrees) -> list[Form]:
+def parallel(exponents: Exponents) -> list[Form]:
     """Operand k transforms like result k."""
-    pairs = zip(degrees.operands, degrees.results, strict=True)
+    pairs = zip(exponents.operands, exponents.results, strict=True)
     return [form for pair in pairs for form in _differences([f for f in pair if f is not None])]
 
 
-def product(degrees: Degrees) -> list[Form]:
+def product(exponents: Exponents) -> list[Form]:
     """Exponents add; along a contracted index they cancel."""
-    terms = [(1, form) for form in degrees.operands if form is not None]
-    return [combine(*terms, *((-1, form) for form in degrees.results if form is not None))]
+    terms = [(1, form) for form in exponents.operands if form is not None]
+    return [combine(*terms, *((-1, form) for form in exponents.results if form is not None))]
 
 
-def quotient(degrees: Degrees) -> list[Form]:
+def quotient(exponents: Exponents) -> list[Form]:
     """Exponents subtract."""
-    numerator, denominator = (form or ZERO for form in degrees.operands)
-    return [combine((1, numerator), (-1, denominator), (-1, degrees.results[0] or ZERO))]
+    numerator, denominator = (form or ZERO for form in exponents.operands)
+    return [combine((1, numerator), (-1, denominator), (-1, exponents.results[0] or ZERO))]
 
 
 def power(exponent: Fraction) -> Relation:
     """(s x)^k = s^k x^k."""
 
-    return lambda degrees: _raised(degrees, exponent)
+    return lambda exponents: _raised(exponents, exponent)
 
 
-def integer_power(degrees: Degrees) -> list[Form]:
+def integer_power(exponents: Exponents) -> list[Form]:
     """`integer_pow` by its parameter."""
-    return _raised(degrees, Fraction(degrees.equation.params["y"]))
+    return _raised(exponents, Fraction(exponents.equation.params["y"]))
 
 
-def known_power(degrees: Degrees) -> list[Form]:
+def known_power(exponents: Exponents) -> list[Form]:
     """`pow` with an exponent that is one known number."""
-    exponent = degrees.numbers[1]
+    exponent = exponents.numbers[1]
     if exponent is None or not math.isfinite(exponent):
-        return zero(degrees)
-    return _raised(degrees, Fraction(exponent).limit_denominator(10**6))
+        return zero(exponents)
+    return _raised(exponents, Fraction(exponent).limit_denominator(10**6))
 
 
-def forget(degrees: Degrees) -> list[Form]:
+def forget(exponents: Exponents) -> list[Form]:
     """The result does not change, whatever happens to the operand."""
-    return [form for form in degrees.results if form]
+    return _unchanged(exponents.results)
 
 
-def compare(degrees: Degrees) -> list[Form]:
+def compare(exponents: Exponents) -> list[Form]:
     """Operands that transform alike compare alike; the result does not change."""
-    return _differences(_kept(degrees, lambda number: number == 0)) + forget(degrees)
+    return _differences(_kept(exponents, lambda number: number == 0)) + forget(exponents)
 
 
-def compare_unless_infinite(degrees: Degrees) -> list[Form]:
+def compare_unless_infinite(exponents: Exponents) -> list[Form]:
     """As `compare`, and a positive factor fixes ±inf."""
-    kept = _kept(degrees, lambda number: number == 0 or not math.isfinite(number))
-    return _differences(kept) + forget(degrees)
+    kept = _kept(exponents, lambda number: number == 0 or not math.isfinite(number))
+    return _differences(kept) + forget(exponents)
 
 
-def select(degrees: Degrees) -> list[Form]:
+def select(exponents: Exponents) -> list[Form]:
     """The predicate does not change; the cases transform alike."""
-    predicate, rest = (
-        degrees.operands[0],
-        degrees._replace(operands=degrees.operands[1:], numbers=degrees.numbers[1:]),
-    )
-    return ([predicate] if predicate else []) + equal_unless_infinite(rest)
+    return _unchanged(exponents.operands[:1]) + equal_unless_infinite(_some(exponents, slice(1, None)))
 
 
-def select_sign(degrees: Degrees) -> list[Form]:
+def select_sign(exponents: Exponents) -> list[Form]:
     """As `select`; NaN has no sign, ±inf does."""
-    predicate = degrees.operands[0]
-    rest = degrees._replace(operands=degrees.operands[1:], numbers=degrees.numbers[1:])
-    kept = _not(rest, lambda number: number == 0 or math.isnan(number))
-    return ([predicate] if predicate else []) + _differences(kept)
+    kept = _not(_some(exponents, slice(1, None)), lambda number: number == 0 or math.isnan(number))
+    return _unchanged(exponents.operands[:1]) + _differences(kept)
 
 
 def first_operands(count: int) -> Relation:
     """The first operands and the results transform alike, the rest (indices) do not change."""
 
-    def relation(degrees: Degrees) -> list[Form]:
-        indices = [form for form in degrees.operands[count:] if form]
-        kept = degrees._replace(operands=degrees.operands[:count], numbers=degrees.numbers[:count])
-        return indices + equal(kept)
-
-    return relation
+    return lambda exponents: _unchanged(exponents.operands[count:]) + equal(_some(exponents, slice(count)))
 
 
-def gathered(degrees: Degrees) -> list[Form]:
+def gathered(exponents: Exponents) -> list[Form]:
     """Rows of the first operand, unless rows out of bounds are filled with a number of their own."""
-    fill = degrees.equation.params.get("fill_value")
+    fill = exponents.equation.params.get("fill_value")
     is_own = fill is not None and fill == fill and fill != 0
-    return zero(degrees) if is_own else first_operands(1)(degrees)
+    return zero(exponents) if is_own else first_operands(1)(exponents)
 
 
-def convert(degrees: Degrees) -> list[Form]:
+def convert(exponents: Exponents) -> list[Form]:
     """Between floating point types a value passes; integers and booleans do not rescale.
 
     Nor do types of eight bits: there rounding is as large as the values, which makes it quantisation.
     """
-    values = (*degrees.equation.operands, *degrees.equation.results)
+    values = (*exponents.equation.operands, *exponents.equation.results)
     passes = all(value.is_float and value.dtype.itemsize > 1 for value in values)
-    return equal(degrees) if passes else zero(degrees)
+    return equal(exponents) if passes else zero(exponents)
 
 
-def _raised(degrees: Degrees, exponent: Fraction) -> list[Form]:
-    return [combine((exponent, degrees.operands[0] or ZERO), (-1, degrees.results[0] or ZERO))]
+def _some(exponents: Exponents, which: slice) -> Exponents:
+    """As if the primitive had only some of its operands."""
+    return exponents._replace(operands=exponents.operands[which], numbers=exponents.numbers[which])
 
 
-def _not(degrees: Degrees, is_wild: Callable[[float], bool]) -> list[Form]:
-    return _kept(degrees, is_wild) + [form for form in degrees.results if form is not None]
+def _unchanged(forms: tuple[Form | None, ...]) -> list[Form]:
+    return [form for form in forms if form]
 
 
-def _kept(degrees: Degrees, is_wild: Callable[[float], bool]) -> list[Form]:
-    pairs = zip(degrees.operands, degrees.numbers, strict=True)
+def _raised(exponents: Exponents, exponent: Fraction) -> list[Form]:
+    return [combine((exponent, exponents.operands[0] or ZERO), (-1, exponents.results[0] or ZERO))]
+
+
+def _not(exponents: Exponents, is_wild: Callable[[float], bool]) -> list[Form]:
+    return _kept(exponents, is_wild) + [form for form in exponents.results if form is not None]
+
+
+def _kept(exponents: Exponents, is_wild: Callable[[float], bool]) -> list[Form]:
+    pairs = zip(exponents.operands, exponents.numbers, strict=True)
     return [form for form, number in pairs if form is not None and (number is None or not is_wild(number))]
 
 
@@ -163,22 +161,11 @@ def _differences(forms: list[Form]) -> list[Form]:
 
 
 LINEAR = (
-    *("add", "sub", "add_any", "neg", "copy", "copy_p", "stop_gradient", "name", "rev"),
-    *("device_put", "sharding_constraint", "real", "imag", "conj", "complex", "link", "link_init", "scan_x"),
-    *(
-        "scan_y",
-        "concatenate",
-        "split",
-        "slice",
-        "pad",
-        "tile",
-        "stack",
-        "unstack",
-        "transpose",
-        "squeeze",
-        "expand_dims",
-    ),
-    *("broadcast_in_dim", "reshape", "reduce_sum", "reduce_window_sum", "cumsum"),
+    *("add", "sub", "add_any", "neg", "copy", "copy_p", "stop_gradient", "name", "rev", "device_put"),
+    *("sharding_constraint", "real", "imag", "conj", "complex", "link", "link_init", "scan_x"),
+    *("scan_y", "concatenate", "split", "slice", "pad", "tile", "stack", "unstack", "transpose"),
+    *("squeeze", "expand_dims", "broadcast_in_dim", "reshape", "reduce_sum", "reduce_window_sum"),
+    *("cumsum",),
 )
 ORDER = (
     *("max", "min", "clamp", "reduce_max", "reduce_min", "reduce_window_max", "reduce_window_min"),
@@ -187,7 +174,7 @@ ORDER = (
 ODD = ("tanh", "sin", "tan", "atan", "asinh", "sinh", "erf", "asin", "atanh", "erf_inv")
 EVEN = ("cos", "cosh")
 
-DEGREES: dict[str, tuple[Relation, Relation]] = {
+EXPONENT_RULES: dict[str, tuple[Relation, Relation]] = {
     **dict.fromkeys(LINEAR, (equal, equal)),
     **dict.fromkeys(ORDER, (equal_unless_infinite, zero)),
     **dict.fromkeys(ODD, (zero, equal)),

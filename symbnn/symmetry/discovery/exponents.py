@@ -12,15 +12,15 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from symbnn.symmetry.discovery.exponent_rules import (
-    DEGREES,
-    Degrees,
+    EXPONENT_RULES,
+    Exponents,
     Relation,
     equal_ignoring_constants,
     zero,
 )
 from symbnn.symmetry.discovery.linear import ZERO, Form, System
 from symbnn.symmetry.discovery.roles import Roles
-from symbnn.symmetry.discovery.unknowns import CONSTANT, Entry, Slots, View
+from symbnn.symmetry.discovery.unknowns import CONSTANT, Entry, Unknowns, View
 from symbnn.symmetry.program import Equation, Program, Value
 
 VIEWS = {
@@ -36,8 +36,8 @@ class Shift(NamedTuple):
     equations: tuple[Equation, ...]
 
 
-def exponents(
-    slots: Slots,
+def find_exponents(
+    unknowns: Unknowns,
     known: dict[Value, float],
     roles: Roles,
     shifts: dict[Value, Shift],
@@ -45,13 +45,16 @@ def exponents(
     signs: bool,
     eval_only: bool = False,
 ) -> System:
-    """All equations between exponents, solved; `reduce` of a leaf's unknown gives it in free unknowns."""
+    """All equations between exponents, solved; `reduce` of a leaf's unknown gives it in free unknowns.
+
+    `signs` asks for flips instead of positive factors; `eval_only` is that of `discover`.
+    """
     system = System(roles.ranks, modulus=2 if signs else None)
     shifted = {equation for shift in shifts.values() for equation in shift.equations}
-    for unknown in slots.vanishing:
+    for unknown in unknowns.vanishing:
         system.vanish({unknown: Fraction(1)})
-    for equation, views in slots.views:
-        relation = DEGREES.get(equation.primitive, (zero, zero))[signs]
+    for equation, views in unknowns.views:
+        relation = EXPONENT_RULES.get(equation.primitive, (zero, zero))[signs]
         if equation in shifted and not signs:
             relation = equal_ignoring_constants
         for view in views:
@@ -66,10 +69,7 @@ def exponents(
 
 def find_shifts(program: Program, leaves: list[Value], known: dict[Value, float]) -> dict[Value, Shift]:
     """Leaves whose every use is an addition of one and the same number."""
-    readers: dict[Value, list[Equation]] = {}
-    for equation in program.equations:
-        for value in equation.operands:
-            readers.setdefault(value, []).append(equation)
+    readers = program.readers()
     outputs = dict.fromkeys(program.outputs)
     shifts = {}
     for leaf in leaves:
@@ -108,7 +108,7 @@ def _relate(relation: Relation, equation: Equation, view: View, known: dict[Valu
         # An index that only results have: no operand says how they scale along it, so they may not.
         relation = zero
     return relation(
-        Degrees(
+        Exponents(
             equation,
             tuple(map(_form, view.operands)),
             tuple(map(_form, view.results)),

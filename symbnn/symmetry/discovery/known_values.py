@@ -1,7 +1,7 @@
 """Which values are known: arrays that hold one number everywhere, whatever the weights are.
 
 A uniform value is fixed by every relabelling, so it constrains none. Zero matters most: it has every
-degree, which is why max(x, 0), zero padding and zero initial states allow rescaling. Positive factors also
+exponent, which is why max(x, 0), zero padding and zero initial states allow rescaling. Positive factors also
 fix ±inf.
 """
 
@@ -13,18 +13,8 @@ import numpy as np
 from symbnn.symmetry.program import Equation, Program, Value
 
 PASS = {
-    *("broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose", "copy"),
-    *(
-        "stop_gradient",
-        "slice",
-        "rev",
-        "tile",
-        "unstack",
-        "scan_x",
-        "scan_y",
-        "device_put",
-        "sharding_constraint",
-    ),
+    *("broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose", "copy", "stop_gradient"),
+    *("slice", "rev", "tile", "unstack", "scan_x", "scan_y", "device_put", "sharding_constraint"),
     *("name", "dynamic_slice", "reduce_max", "reduce_min"),
 }
 """One number in, the same number out."""
@@ -48,12 +38,12 @@ ARITHMETIC: dict[str, Callable[..., float]] = {
 ZERO_IF_ANY_IS = {"mul", "dot_general", "conv_general_dilated"}
 ZERO_IF_ALL_ARE = {
     *("concatenate", "pad", "reduce_sum", "reduce_window_sum", "cumsum", "select_n", "phi", "stack"),
-    *("reduce_precision", "dynamic_update_slice", "sin", "tanh", "tan", "sqrt", "sign", "expm1", "log1p"),
-    *("erf", "sort"),
+    *("reduce_precision", "dynamic_update_slice", "sin", "tanh", "tan", "sqrt", "sign", "expm1"),
+    *("log1p", "erf", "sort"),
 }
 
 
-def known_values(program: Program) -> dict[Value, float]:
+def find_known_values(program: Program) -> dict[Value, float]:
     """The number that a value holds everywhere, for every value of which that is known."""
     known: dict[Value, float] = {}
     for equation in program.equations:

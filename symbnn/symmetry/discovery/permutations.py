@@ -6,24 +6,26 @@ a value by permuting every atom of every axis. Inputs and outputs are pinned, he
 
 from typing import Any, NamedTuple
 
-from symbnn.symmetry.discovery.axis_words import Cause, Sum, Word, fresh, pin, resolve, unify
+from symbnn.symmetry.discovery.axis_words import Cause, fresh, pin, resolve, unify
 from symbnn.symmetry.discovery.known_values import uniform_axes
 from symbnn.symmetry.discovery.rules import RULES
-from symbnn.symmetry.discovery.rules.base import Alignment, Layout, Span, Variable, layout
+from symbnn.symmetry.discovery.rules.base import AxisMap, Layout, Span, Variable, layout
 from symbnn.symmetry.program import Equation, Loop, Program, Value
+from symbnn.symmetry.spec import Segments, Word
 
-INPUT, OUTPUT, ITERATIONS = Cause("input"), Cause("output"), Cause("order of iterations")
+INPUT, OUTPUT = Cause("order of the inputs"), Cause("order of the outputs")
+ITERATIONS = Cause("order of the iterations")
 
 
 class Record(NamedTuple):
-    """An equation with its rule's alignment and the word of every variable."""
+    """An equation with what its rule said and the word of every variable."""
 
     equation: Equation
-    alignment: Alignment
+    axis_map: AxisMap
     words: dict[Variable, Word]
 
 
-class Assignment(NamedTuple):
+class Permutations(NamedTuple):
     """Words of all values, resolved, and what was said about each equation."""
 
     words: dict[Value, tuple[Word, ...]]
@@ -31,74 +33,74 @@ class Assignment(NamedTuple):
     loops: dict[Loop, Word]
 
 
-def assign(program: Program, num_leaves: int, known: dict[Value, float]) -> Assignment:
+def find_permutations(program: Program, num_leaves: int, known: dict[Value, float]) -> Permutations:
     """Walk the program once. The first `num_leaves` inputs are weights, the rest data."""
-    assignment = Assignment({}, [], {})
+    permutations = Permutations({}, [], {})
     for number, value in enumerate(program.inputs):
         words = tuple(fresh(size) for size in value.shape)
-        assignment.words[value] = words
+        permutations.words[value] = words
         if number >= num_leaves:
             _pin_all(words, INPUT)
     for equation in program.equations:
         if any(value.size for value in equation.results) and not all(
             value in known for value in equation.results
         ):
-            _apply(assignment, equation, known)
+            _apply(permutations, equation, known)
     for value in program.outputs:
         if value not in known:
-            _pin_all(_words(assignment, value), OUTPUT)
-    return _resolved(assignment)
+            _pin_all(_words(permutations, value), OUTPUT)
+    return _resolved(permutations)
 
 
 def layouts(record: Record, known: dict[Value, float]) -> list[tuple[Value, Layout]]:
     """Each value of an equation that is not a known constant, with its layout."""
-    equation, alignment = record.equation, record.alignment
+    equation, axis_map = record.equation, record.axis_map
     pairs = [
-        *zip(equation.operands, alignment.operands, strict=True),
-        *zip(equation.results, alignment.results, strict=True),
+        *zip(equation.operands, axis_map.operands, strict=True),
+        *zip(equation.results, axis_map.results, strict=True),
     ]
     return [(value, spans) for value, spans in pairs if value not in known and value.size]
 
 
-def _apply(assignment: Assignment, equation: Equation, known: dict[Value, float]) -> None:
+def _apply(permutations: Permutations, equation: Equation, known: dict[Value, float]) -> None:
     rule = RULES.get(equation.primitive)
-    alignment = rule(equation) if rule is not None else None
-    if alignment is None:
-        alignment = _opaque(equation)
-    record = Record(equation, alignment, {})
-    cause = Cause("incompatible factorisations", equation.primitive, equation.where)
+    axis_map = rule(equation) if rule is not None else None
+    if axis_map is None:
+        axis_map = _opaque(equation)
+    record = Record(equation, axis_map, {})
+    cause = Cause("the axis is split in two ways that do not fit", equation.primitive, equation.where)
     for value, spans in layouts(record, known):
-        words = _words(assignment, value, equation)
+        words = _words(permutations, value, equation)
         for span in spans:
             if span.axes:
-                _unify_span(assignment, record, span, sum((words[axis] for axis in span.axes), ()), cause)
+                _unify_span(permutations, record, span, sum((words[axis] for axis in span.axes), ()), cause)
         covered = {axis for span in spans for axis in span.axes}
         for axis, word in enumerate(words):
             if axis not in covered:
-                pin(word, Cause("axis without a rule", equation.primitive, equation.where))
-    for variable, reason in alignment.pins.items():
+                pin(word, Cause("the rule says nothing about this axis", equation.primitive, equation.where))
+    for variable, reason in axis_map.pins.items():
         pin(record.words.get(variable, ()), Cause(reason, equation.primitive, equation.where))
-    assignment.records.append(record)
+    permutations.records.append(record)
 
 
-def _unify_span(assignment: Assignment, record: Record, span: Span, word: Word, cause: Cause) -> None:
+def _unify_span(permutations: Permutations, record: Record, span: Span, word: Word, cause: Cause) -> None:
     """Make the word of some axes the product, or the sum, of the words of the span's variables."""
     if len(span.variables) == 1 and span.variables[0] not in record.words:
         loop = _loop_of(span.variables[0])
         if loop is None:
             record.words[span.variables[0]] = word
             return
-        record.words[span.variables[0]] = _loop_word(assignment, loop)
-    sizes = record.alignment.sizes
+        record.words[span.variables[0]] = _loop_word(permutations, loop)
+    sizes = record.axis_map.sizes
     parts = [
         record.words[variable] if variable in record.words else fresh(int(sizes[variable]))
         for variable in span.variables
     ]
     record.words.update(zip(span.variables, parts, strict=True))
-    unify(word, (Sum(tuple(parts)),) if span.is_sum else sum(parts, ()), cause)
+    unify(word, (Segments(tuple(parts)),) if span.is_sum else sum(parts, ()), cause)
 
 
-def _resolved(assignment: Assignment) -> Assignment:
+def _resolved(permutations: Permutations) -> Permutations:
     """Every word as it is known after the last equation; before, any word may still be refined."""
     memo: dict[Word, Word] = {}
 
@@ -107,17 +109,17 @@ def _resolved(assignment: Assignment) -> Assignment:
             memo[word] = resolve(word)
         return memo[word]
 
-    return Assignment(
-        {value: tuple(map(final, words)) for value, words in assignment.words.items()},
+    return Permutations(
+        {value: tuple(map(final, words)) for value, words in permutations.words.items()},
         [
             record._replace(words={variable: final(word) for variable, word in record.words.items()})
-            for record in assignment.records
+            for record in permutations.records
         ],
-        {loop: final(word) for loop, word in assignment.loops.items()},
+        {loop: final(word) for loop, word in permutations.loops.items()},
     )
 
 
-def _opaque(equation: Equation) -> Alignment:
+def _opaque(equation: Equation) -> AxisMap:
     """Every axis of every value pinned."""
     values = (*equation.operands, *equation.results)
     spans = [
@@ -126,18 +128,18 @@ def _opaque(equation: Equation) -> Alignment:
     reason = f"no rule for {equation.primitive}"
     pins = {variable: reason for each in spans for span in each for variable in span.variables}
     split = len(equation.operands)
-    return Alignment(tuple(spans[:split]), tuple(spans[split:]), pins)
+    return AxisMap(tuple(spans[:split]), tuple(spans[split:]), pins)
 
 
-def _words(assignment: Assignment, value: Value, equation: Equation | None = None) -> tuple[Word, ...]:
-    if value not in assignment.words:
+def _words(permutations: Permutations, value: Value, equation: Equation | None = None) -> tuple[Word, ...]:
+    if value not in permutations.words:
         words = tuple(fresh(size) for size in value.shape)
         if value.constant is not None:
             for word, is_uniform in zip(words, uniform_axes(value.constant), strict=True):
                 if not is_uniform:
-                    pin(word, Cause("non-uniform constant", *_place(equation)))
-        assignment.words[value] = words
-    return assignment.words[value]
+                    pin(word, Cause("meets a constant that differs along it", *_place(equation)))
+        permutations.words[value] = words
+    return permutations.words[value]
 
 
 def _place(equation: Equation | None) -> tuple[str, Any]:
@@ -149,9 +151,9 @@ def _loop_of(variable: Variable) -> Loop | None:
     return variable[1] if is_loop else None  # type: ignore[index]
 
 
-def _loop_word(assignment: Assignment, loop: Loop) -> Word:
+def _loop_word(permutations: Permutations, loop: Loop) -> Word:
     causes = (ITERATIONS,) if loop.is_ordered else ()
-    return assignment.loops.setdefault(loop, fresh(loop.length, causes))
+    return permutations.loops.setdefault(loop, fresh(loop.length, causes))
 
 
 def _pin_all(words: tuple[Word, ...], cause: Cause) -> None:

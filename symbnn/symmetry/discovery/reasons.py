@@ -4,31 +4,31 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
-from symbnn.symmetry.discovery.axis_words import Atom, Cause, Sum, atoms
-from symbnn.symmetry.discovery.permutations import INPUT, ITERATIONS, OUTPUT, Assignment
+from symbnn.symmetry.discovery.axis_words import Atom, Cause
+from symbnn.symmetry.discovery.permutations import INPUT, ITERATIONS, OUTPUT, Permutations
 from symbnn.symmetry.discovery.rules.contract import WINDOW
 from symbnn.symmetry.discovery.rules.index import ROWS
 from symbnn.symmetry.discovery.rules.reduce import POOLING
 from symbnn.symmetry.program import Value
-from symbnn.symmetry.spec.spec import Pin
+from symbnn.symmetry.spec import Pin, Segments, Word, atoms
 
 EXPECTED = {INPUT.reason, OUTPUT.reason, ITERATIONS.reason, WINDOW, POOLING, ROWS}
-"""Causes that every network has; anything else is a loss worth a look."""
+"""Causes that every network has; anything else may be a symmetry lost, and is worth a look."""
 
 LIBRARIES = ("site-packages", "dist-packages", "/jax/", "/flax/", "<")
 
 
 def collect(
-    names: dict[str, Value], assignment: Assignment, used: dict[Value, None], labels: dict[Atom, str]
+    leaves: dict[str, Value], permutations: Permutations, used: set[Value], labels: dict[Atom, str]
 ) -> tuple[list[Pin], list[str]]:
     """Pinned leaf axes with their reason, and remarks on unused leaves and refined axes."""
     pins: list[Pin] = []
     notes: list[str] = []
-    for name, value in names.items():
+    for name, value in leaves.items():
         if value not in used:
-            notes.append(f"leaf {name!r} is not used")
+            notes.append(f"leaf {name!r} is not used: the outputs do not depend on it")
             continue
-        for axis, word in enumerate(assignment.words[value]):
+        for axis, word in enumerate(permutations.words[value]):
             found = list(atoms(word))
             pins.extend(_pin(name, axis, atom) for atom in found if atom.causes)
             if len(found) > 1 and not all(atom.causes for atom in found):
@@ -59,16 +59,16 @@ def _reason(cause: Cause) -> str:
     return f"{cause.reason}{inside}" + (f" at {line}" if line else "")
 
 
-def _text(word: tuple[Any, ...], labels: dict[Atom, str]) -> str:
+def _text(word: Word, labels: dict[Atom, str]) -> str:
     return "·".join(_factor_text(factor, labels) for factor in word)
 
 
 def _factor_text(factor: Any, labels: dict[Atom, str]) -> str:
-    if isinstance(factor, Sum):
+    if isinstance(factor, Segments):
         return "(" + " + ".join(_segment_texts(factor, labels)) + ")"
     return f"{factor.size} [{labels[factor]}]" if factor in labels else str(factor.size)
 
 
-def _segment_texts(factor: Sum, labels: dict[Atom, str]) -> Iterator[str]:
+def _segment_texts(factor: Segments, labels: dict[Atom, str]) -> Iterator[str]:
     for word in factor.words:
         yield _text(word, labels) if word else "1"

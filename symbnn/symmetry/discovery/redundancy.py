@@ -8,45 +8,46 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from symbnn.symmetry.discovery.axis_words import Atom, Sum, Word
+from symbnn.symmetry.discovery.axis_words import Atom
 from symbnn.symmetry.discovery.linear import Form, independent
-from symbnn.symmetry.discovery.unknowns import Slot
+from symbnn.symmetry.discovery.unknowns import Unknown
+from symbnn.symmetry.spec import Word, pieces
 
 Vector = tuple[Fraction, ...]
 
 
 @dataclass(frozen=True)
 class Generators:
-    """Per class, vectors of exponents over the class's leaf slots."""
+    """Per class, vectors of exponents over the unknowns that the class has on leaves."""
 
-    slots: dict[Atom, list[int]]
+    members: dict[Atom, list[int]]
     vectors: dict[Atom, list[Vector]]
     classes: list[Atom]
 
     @staticmethod
     def from_forms(atoms: Sequence[Atom], forms: Sequence[Form], ranks: dict[int, int]) -> "Generators":
-        """Exponents of leaf slots in free unknowns; each free unknown is a generator."""
-        slots: dict[Atom, list[int]] = {}
+        """Exponents of the leaves' unknowns in free unknowns; each free unknown is a generator."""
+        members: dict[Atom, list[int]] = {}
         for unknown in range(len(forms)):
-            slots.setdefault(atoms[unknown], []).append(unknown)
+            members.setdefault(atoms[unknown], []).append(unknown)
         vectors = {}
-        for atom, members in slots.items():
+        for atom, own in members.items():
             free = sorted(
-                {inner for unknown in members for inner in forms[unknown]}, key=lambda u: ranks.get(u, u)
+                {inner for unknown in own for inner in forms[unknown]}, key=lambda u: ranks.get(u, u)
             )
             vectors[atom] = [
-                tuple(forms[unknown].get(inner, Fraction(0)) for unknown in members) for inner in free
+                tuple(forms[unknown].get(inner, Fraction(0)) for unknown in own) for inner in free
             ]
-        return Generators(slots, vectors, list(atoms[: len(forms)]))
+        return Generators(members, vectors, list(atoms[: len(forms)]))
 
     def count(self, atom: Atom) -> int:
         """Number of generators of a class."""
         return len(self.vectors[atom])
 
     def exponents(self, unknown: int) -> Vector:
-        """The exponents of one leaf slot, one per generator."""
+        """The exponents of one unknown of a leaf, one per generator."""
         atom = self.classes[unknown]
-        position = self.slots[atom].index(unknown)
+        position = self.members[atom].index(unknown)
         return tuple(vector[position] for vector in self.vectors[atom])
 
 
@@ -58,49 +59,31 @@ def remove_redundant(
     modulus: int | None = None,
 ) -> Generators:
     """Drop from every class the generators that classes varying over it induce."""
-    pieces = [piece for words in leaves for piece in _pieces(words)]
+    found = [
+        [atom for atom in piece if isinstance(atom, Unknown)] for words in leaves for piece in pieces(words)
+    ]
     vectors = dict(generators.vectors)
-    for d in generators.slots:
+    for d in generators.members:
         induced = [
             vector
             for c, varied in over.items()
-            if d in varied and c in generators.slots
+            if d in varied and c in generators.members
             for number in range(generators.count(c))
-            if (vector := _induced(generators, pieces, c, number, d)) is not None
+            if (vector := _induced(generators, found, c, number, d)) is not None
         ]
         if induced:
             vectors[d] = [tuple(v) for v in independent(generators.vectors[d], induced, modulus=modulus)]
-    return Generators(generators.slots, vectors, generators.classes)
+    return Generators(generators.members, vectors, generators.classes)
 
 
 def _induced(
-    generators: Generators, pieces: list[list[Slot]], c: Atom, number: int, d: Atom
+    generators: Generators, found: list[list[Unknown]], c: Atom, number: int, d: Atom
 ) -> Vector | None:
-    """Exponents on d's slots of c's generator, constant along c; None if d's slots cannot express it."""
-    found: dict[int, Fraction] = {}
-    for piece in pieces:
-        total = sum(
-            (generators.exponents(slot.unknown)[number] for slot in piece if slot.atom is c), Fraction(0)
-        )
-        for slot in piece:
-            if slot.atom is d and found.setdefault(slot.unknown, total) != total:
+    """Exponents on d of c's generator, constant along c; None if d's unknowns cannot express it."""
+    induced: dict[int, Fraction] = {}
+    for piece in found:
+        total = sum((generators.exponents(one.number)[number] for one in piece if one.atom is c), Fraction(0))
+        for one in piece:
+            if one.atom is d and induced.setdefault(one.number, total) != total:
                 return None
-    return tuple(found.get(unknown, Fraction(0)) for unknown in generators.slots[d])
-
-
-def _pieces(words: tuple[Word, ...]) -> list[list[Slot]]:
-    """The slots of a leaf, once for every choice of segments."""
-    pieces: list[list[Slot]] = [[]]
-    for word in words:
-        pieces = [[*piece, *way] for piece in pieces for way in _ways(word)]
-    return pieces
-
-
-def _ways(word: Word) -> list[list[Slot]]:
-    ways: list[list[Slot]] = [[]]
-    for factor in word:
-        if isinstance(factor, Sum):
-            return [[*ways[0], *way] for segment in factor.words for way in _ways(segment)]
-        if isinstance(factor, Slot):
-            ways[0].append(factor)
-    return ways
+    return tuple(induced.get(unknown, Fraction(0)) for unknown in generators.members[d])

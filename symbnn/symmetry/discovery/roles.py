@@ -1,13 +1,13 @@
 """Which weights produce a unit and which consume it, and in what order they are met.
 
-Values that depend on weights alone remember which leaf slots they come from. Where such a value meets data,
-its slots produce the unit, unless a matrix product or convolution sums over them: then they consume it.
+Values that depend on weights alone remember which unknowns of leaves they come from. Where such a value meets
+data, those produce the unit, unless a matrix product or convolution sums over them: then they consume it.
 """
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from symbnn.symmetry.discovery.unknowns import CONSTANT, Entry, Slots, View
+from symbnn.symmetry.discovery.unknowns import CONSTANT, Entry, Unknowns, View
 from symbnn.symmetry.program import Equation, Value
 
 CONTRACTIONS = {"dot_general", "conv_general_dilated"}
@@ -15,7 +15,7 @@ ROOTS = {"rsqrt", "sqrt", "pow"}
 
 
 class Roles(NamedTuple):
-    """Roles of leaf slots, by unknown."""
+    """Roles of the unknowns of leaves."""
 
     produces: dict[int, None]
     consumes: dict[int, None]
@@ -27,35 +27,37 @@ class Roles(NamedTuple):
 
 @dataclass
 class _Origins:
-    """Leaf slots that a slot comes from; of those, the shifted ones under a square root."""
+    """Leaves' unknowns that an unknown comes from; of those, the shifted ones under a square root."""
 
     leaves: dict[int, dict[int, None]]
     roots: dict[int, dict[int, None]] = field(default_factory=dict)
 
 
-def find_roles(slots: Slots, num_leaf_slots: int, inputs: list[Value], shifted: dict[int, None]) -> Roles:
-    """Walk the program once with the origins of every slot. `shifted` are unknowns of shifted leaves."""
+def find_roles(
+    unknowns: Unknowns, num_of_leaves: int, inputs: list[Value], shifted: dict[int, None]
+) -> Roles:
+    """Walk the program once with the origins of every unknown; `shifted` are those of shifted leaves."""
     roles = Roles({}, {}, {}, [])
-    origins = _Origins({unknown: {unknown: None} for unknown in range(num_leaf_slots)})
-    data = _depends_on(slots, inputs)
-    for equation, views in slots.views:
+    origins = _Origins({unknown: {unknown: None} for unknown in range(num_of_leaves)})
+    data = _depends_on(unknowns, inputs)
+    for equation, views in unknowns.views:
         for view in views:
             if equation.results[0] in data:
                 _meet_data(roles, equation, view, origins, data)
             else:
                 _pass_on(equation, view, origins, shifted)
-    order = {**roles.produces, **roles.consumes, **dict.fromkeys(range(num_leaf_slots))}
+    order = {**roles.produces, **roles.consumes, **dict.fromkeys(range(num_of_leaves))}
     roles.ranks.update({unknown: rank for rank, unknown in enumerate(order)})
     return roles
 
 
-def _depends_on(slots: Slots, inputs: list[Value]) -> dict[Value, None]:
+def _depends_on(unknowns: Unknowns, inputs: list[Value]) -> dict[Value, None]:
     """Values that depend on the inputs; a fixpoint, because a loop's carry may turn out to."""
     data = dict.fromkeys(inputs)
     count = -1
     while count != len(data):
         count = len(data)
-        for equation, _ in slots.views:
+        for equation, _ in unknowns.views:
             if any(value in data for value in equation.operands):
                 data.update(dict.fromkeys(equation.results))
     return data
@@ -64,22 +66,22 @@ def _depends_on(slots: Slots, inputs: list[Value]) -> dict[Value, None]:
 def _meet_data(
     roles: Roles, equation: Equation, view: View, origins: _Origins, data: dict[Value, None]
 ) -> None:
-    is_contracted = equation.primitive in CONTRACTIONS and not _unknowns(view.results)
+    is_contracted = equation.primitive in CONTRACTIONS and not _numbered(view.results)
     role = roles.consumes if is_contracted else roles.produces
     weights = [
         entry for value, entry in zip(equation.operands, view.operands, strict=True) if value not in data
     ]
     others = [entry for value, entry in zip(equation.operands, view.operands, strict=True) if value in data]
-    for unknown in _unknowns(weights):
+    for unknown in _numbered(weights):
         role.update(origins.leaves.get(unknown, {}))
         if equation.primitive in ("mul", "div"):
             roots = origins.roots.get(unknown, {})
-            roles.variances.extend((root, other) for root in roots for other in _unknowns(others))
+            roles.variances.extend((root, other) for root in roots for other in _numbered(others))
 
 
 def _pass_on(equation: Equation, view: View, origins: _Origins, shifted: dict[int, None]) -> None:
-    for result in _unknowns(view.results):
-        for operand in _unknowns(view.operands):
+    for result in _numbered(view.results):
+        for operand in _numbered(view.operands):
             leaves = origins.leaves.get(operand, {})
             origins.leaves.setdefault(result, {}).update(leaves)
             roots = dict(origins.roots.get(operand, {}))
@@ -88,5 +90,5 @@ def _pass_on(equation: Equation, view: View, origins: _Origins, shifted: dict[in
             origins.roots.setdefault(result, {}).update(roots)
 
 
-def _unknowns(entries: list[Entry] | tuple[Entry, ...]) -> list[int]:
+def _numbered(entries: list[Entry] | tuple[Entry, ...]) -> list[int]:
     return [entry for entry in entries if entry is not None and entry != CONSTANT]

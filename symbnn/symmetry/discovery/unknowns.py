@@ -1,30 +1,31 @@
 """Unknown exponents: one for every occurrence of an unpinned atom on a value.
 
-For each equation the slots are grouped by index variable, so that what a primitive does to scales and signs
-can be said variable by variable, as its rule says what it does to permutations.
+For each equation the unknowns are grouped by index variable, so that what a primitive does to scales and
+signs can be said variable by variable, as its rule says what it does to permutations.
 """
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from symbnn.symmetry.discovery.axis_words import Atom, Sum, Word, atoms, normalise
-from symbnn.symmetry.discovery.permutations import Assignment, Record
+from symbnn.symmetry.discovery.axis_words import Atom, normalise
+from symbnn.symmetry.discovery.permutations import Permutations, Record
 from symbnn.symmetry.discovery.rules.base import Layout, Span, Variable
 from symbnn.symmetry.program import Equation, Value
+from symbnn.symmetry.spec import Word, atoms, map_atoms
 
 CONSTANT = -1
 """The value is constant along the variable: its exponent is 0."""
 
 Entry = int | None
-"""An unknown, `CONSTANT`, or None: the variable is not part of this value."""
+"""The number of an unknown, `CONSTANT`, or None: the variable is not part of this value."""
 
 
 @dataclass(frozen=True, eq=False)
-class Slot:
+class Unknown:
     """An unpinned atom on a value, with the number of its unknown exponent."""
 
     atom: Atom
-    unknown: int
+    number: int
 
     @property
     def size(self) -> int:
@@ -40,72 +41,68 @@ class View(NamedTuple):
     results: tuple[Entry, ...]
 
 
-class Slots(NamedTuple):
-    """All unknowns: those of the leaves, the views of each equation, and those that must vanish."""
+class Unknowns(NamedTuple):
+    """All unknowns, those of the leaves first."""
 
     atoms: list[Atom]
-    values: dict[Value, tuple[Word, ...]]
+    """By number."""
+    words: dict[Value, tuple[Word, ...]]
+    """Words of every value with its unpinned atoms as unknowns."""
     views: list[tuple[Equation, list[View]]]
     vanishing: list[int]
+    """Those that must be zero."""
 
 
-def number_slots(
-    assignment: Assignment, leaves: list[Value], known: dict[Value, float], outputs: list[Value]
-) -> Slots:
+def number_unknowns(
+    permutations: Permutations, leaves: list[Value], known: dict[Value, float], outputs: list[Value]
+) -> Unknowns:
     """Number the unknowns, leaves first, and view every equation variable by variable."""
-    slots = Slots([], {}, [], [])
+    unknowns = Unknowns([], {}, [], [])
     for value in leaves:
-        _label(slots, assignment, value)
-    for record in assignment.records:
-        slots.views.append((record.equation, _views(slots, assignment, record, known)))
+        _label(unknowns, permutations, value)
+    for record in permutations.records:
+        unknowns.views.append((record.equation, _views(unknowns, permutations, record, known)))
     for value in outputs:
         if value not in known:
-            slots.vanishing.extend(unknowns(_label(slots, assignment, value)))
-    return slots
+            unknowns.vanishing.extend(unknown_numbers(_label(unknowns, permutations, value)))
+    return unknowns
 
 
-def unknowns(words: tuple[Word, ...]) -> list[int]:
-    """Numbers of the slots on a value, axis by axis, depth first."""
-    return [slot.unknown for word in words for slot in atoms(word) if isinstance(slot, Slot)]
+def unknown_numbers(words: tuple[Word, ...]) -> list[int]:
+    """Numbers of the unknowns on a value, axis by axis, depth first."""
+    return [atom.number for word in words for atom in atoms(word) if isinstance(atom, Unknown)]
 
 
-def _label(slots: Slots, assignment: Assignment, value: Value) -> tuple[Word, ...]:
-    """The value's words with unpinned atoms replaced by slots."""
-    if value not in slots.values:
-        slots.values[value] = tuple(_labelled(slots, word) for word in assignment.words[value])
+def _label(unknowns: Unknowns, permutations: Permutations, value: Value) -> tuple[Word, ...]:
+    """The value's words with unpinned atoms replaced by unknowns."""
+
+    def labelled(atom: Atom) -> Atom | Unknown:
+        if atom.causes:
+            return atom
+        unknowns.atoms.append(atom)
+        return Unknown(atom, len(unknowns.atoms) - 1)
+
+    if value not in unknowns.words:
+        unknowns.words[value] = tuple(map_atoms(labelled, word) for word in permutations.words[value])
         if value.constant is not None or not value.is_float:
-            slots.vanishing.extend(unknowns(slots.values[value]))
-    return slots.values[value]
+            unknowns.vanishing.extend(unknown_numbers(unknowns.words[value]))
+    return unknowns.words[value]
 
 
-def _labelled(slots: Slots, word: Word) -> Word:
-    factors: list[Atom | Sum | Slot] = []
-    for factor in word:
-        if isinstance(factor, Sum):
-            factors.append(Sum(tuple(_labelled(slots, inner) for inner in factor.words)))
-        elif factor.causes:
-            factors.append(factor)
-        else:
-            factors.append(Slot(factor, len(slots.atoms)))
-            slots.atoms.append(factor)
-    return tuple(factors)
-
-
-def _views(slots: Slots, assignment: Assignment, record: Record, known: dict[Value, float]) -> list[View]:
-    equation, alignment = record.equation, record.alignment
+def _views(
+    unknowns: Unknowns, permutations: Permutations, record: Record, known: dict[Value, float]
+) -> list[View]:
+    equation, axis_map = record.equation, record.axis_map
     expected = {
         variable: [atom for atom in atoms(word) if not atom.causes] for variable, word in record.words.items()
     }
     sides: list[list[dict[Variable, list[int] | None]]] = []
-    for values, layouts in (
-        (equation.operands, alignment.operands),
-        (equation.results, alignment.results),
-    ):
+    for values, layouts in ((equation.operands, axis_map.operands), (equation.results, axis_map.results)):
         sides.append(
             [
                 _constant(spans)
                 if value in known or not value.size
-                else _entries(slots, _label(slots, assignment, value), spans, expected)
+                else _entries(unknowns, _label(unknowns, permutations, value), spans, expected)
                 for value, spans in zip(values, layouts, strict=True)
             ]
         )
@@ -117,7 +114,7 @@ def _views(slots: Slots, assignment: Assignment, record: Record, known: dict[Val
 
 
 def _entries(
-    slots: Slots, words: tuple[Word, ...], spans: Layout, expected: dict[Variable, list[Atom]]
+    unknowns: Unknowns, words: tuple[Word, ...], spans: Layout, expected: dict[Variable, list[Atom]]
 ) -> dict[Variable, list[int] | None]:
     """Unknowns of a value by variable; None where the value is constant along it."""
     entries: dict[Variable, list[int] | None] = {}
@@ -126,14 +123,14 @@ def _entries(
             entries.update(dict.fromkeys(span.variables))
             continue
         word = normalise(factor for axis in span.axes for factor in words[axis])
-        found = [slot for slot in atoms(word) if isinstance(slot, Slot)]
+        found = unknown_numbers((word,))
         wanted = [atom for variable in span.variables for atom in expected[variable]]
-        if [slot.atom for slot in found] != wanted:
-            # The same axis factorised differently: nothing is known about which slot is which.
-            slots.vanishing.extend(slot.unknown for slot in found)
+        if [unknowns.atoms[number] for number in found] != wanted:
+            # The same axis factorised differently: nothing is known about which unknown is which.
+            unknowns.vanishing.extend(found)
             entries.update(dict.fromkeys(span.variables))
             continue
-        entries.update(_divided(span, [slot.unknown for slot in found], expected))
+        entries.update(_divided(span, found, expected))
     return entries
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from symbnn.symmetry.program import Equation, Program, Value
+from symbnn.symmetry.spec import Factor, Leaf, Slices
 from symbnn.symmetry.spec.explain import slice_name
-from symbnn.symmetry.spec.spec import Factor, Leaf, Slices
 
 INDEXED_APART = ("slice", "split", "unstack")
 
@@ -36,7 +36,7 @@ def take_apart(program: Program, names: dict[str, Value], *, whole: frozenset[st
     replaced: dict[Value, dict[Range, Value]] = {}
     leaves: dict[str, Value] = {}
     parts: dict[str, list[str]] = {}
-    readers = _readers(program)
+    readers = program.readers()
     for name, leaf in names.items():
         ranges = _ranges(program, leaf, readers.get(leaf, [])) if name not in whole else []
         labels = [slice_name(name, *one) for one in ranges]
@@ -72,25 +72,17 @@ def disagreeing(leaves: Mapping[str, Leaf], parts: dict[str, list[str]]) -> froz
 
 
 def remarks(program: Program, names: dict[str, Value]) -> Iterator[str]:
-    """What to say of leaves that are indexed, but whose slices share permutations."""
-    readers = _readers(program)
+    """Notes on leaves that are indexed, but whose slices share permutations."""
+    readers = program.readers()
     for name, leaf in names.items():
         for axis in range(len(leaf.shape)):
             cut = [equation for equation in readers.get(leaf, []) if _is_index(equation, axis)]
             if len(leaf.shape) > 1 and (len(cut) > 1 or any(e.primitive != "slice" for e in cut)):
                 yield (
-                    f"leaf {name!r} axis {axis} is indexed, {_obstacle(leaf, axis, readers[leaf])}: its "
-                    "slices share their permutations; a leaf for each, or a scan over the first axis, would "
-                    "free them"
+                    f"leaf {name!r} axis {axis} is indexed {_obstacle(leaf, axis, readers[leaf])}, so its "
+                    "slices share their permutations; to free them, give each slice a leaf of its own, or "
+                    "scan over the first axis"
                 )
-
-
-def _readers(program: Program) -> dict[Value, list[Equation]]:
-    readers: dict[Value, list[Equation]] = {}
-    for equation in program.equations:
-        for value in dict.fromkeys(equation.operands):
-            readers.setdefault(value, []).append(equation)
-    return readers
 
 
 def _ranges(program: Program, leaf: Value, readers: list[Equation]) -> list[Range]:
@@ -164,8 +156,10 @@ def _is_index(equation: Equation, axis: int) -> bool:
 
 def _obstacle(leaf: Value, axis: int, readers: list[Equation]) -> str:
     if any(equation.primitive == "dynamic_slice" for equation in readers):
-        return "by an index that is computed"
+        return "by a computed index"
     if axis:
-        return "and not on its first axis"
+        return "on an axis that is not its first"
     others = [e.primitive for e in readers if e.primitive not in INDEXED_APART]
-    return f"and also read as a whole (`{others[0]}`)" if others else "in slices that overlap or have steps"
+    return (
+        f"but also read as a whole (by `{others[0]}`)" if others else "in slices that overlap or have steps"
+    )

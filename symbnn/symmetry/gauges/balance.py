@@ -7,6 +7,7 @@ Stock et al., "Equi-normalization of neural networks" (2019), to any exponents.
 """
 
 import math
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from symbnn import tree
-from symbnn.symmetry.gauges.mass import Logs, Term, degenerate_groups, exponents_one, squares, terms
+from symbnn.symmetry.gauges.mass import Logs, Mass, degenerate_groups, exponents_one, mass_of, terms
 from symbnn.symmetry.gauges.minimum import (
     DENSE_UNKNOWNS,
     Limits,
@@ -24,9 +25,10 @@ from symbnn.symmetry.gauges.minimum import (
     minimise_on_host,
     quickly_compiled,
 )
-from symbnn.symmetry.group.act import Element, act, identity, multiplier
-from symbnn.symmetry.spec.blocks import join, split
-from symbnn.symmetry.spec.spec import SymmetrySpec, check_params
+from symbnn.symmetry.group import Element, act, identity
+from symbnn.symmetry.group.act import multiplier
+from symbnn.symmetry.numerics import check_finite
+from symbnn.symmetry.spec import SymmetrySpec, check_params, join, split
 from symbnn.types import Params
 
 
@@ -53,88 +55,76 @@ def balance(
     max_steps: int = 50,
     tolerance: float = 1e-24,
 ) -> Balanced:
-    """Minimum mass over the positive scaling orbit; jits and vmaps.
+    """The network of least mass among all positive rescalings of this one; jits and vmaps.
 
-    With `count_bias` the mass is the whole squared norm, as weight decay sees it, and dead units are set to
-    zero, the limit of their orbit; without, biases are scaled but not counted and dead units stay as they
-    are. Newton stops when its decrement is below `tolerance` of the mass.
+    Args:
+        spec: The network's symmetries; some group must have scales.
+        params: The weights.
+        count_bias: The mass is the whole squared norm, as weight decay sees it, and dead units are set to
+            zero, the limit of their orbit. Without it biases are scaled along but not counted, and dead units
+            stay as they are.
+        max_sweeps: Sweeps over all units before Newton's method takes over.
+        max_steps: Most steps of Newton's method.
+        tolerance: Newton's method stops when its decrement is below this share of the mass.
     """
     check_params(spec, params)
-    _check_finite(params)
-    parts = _parts(spec, count_bias)
-    if not any(group.num_scales for group in spec.groups):
-        raise ValueError("the spec has no scaling generators: there is nothing to balance")
+    check_finite(params, "such a network has no minimum mass")
+    _check_minimum(spec, count_bias)
     # Masses and scales go back in the precision that the caller works in.
     dtype = jax.dtypes.canonicalize_dtype(float)
     with jax.enable_x64(True):
         unknowns = sum(group.num_scales * math.prod(spec.shape(group)) for group in spec.groups)
         is_traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(params))
         solve = _balance if is_traced or unknowns <= DENSE_UNKNOWNS else _balance_on_host
-        return solve(spec, parts, params, count_bias, Limits(max_sweeps, max_steps, tolerance), dtype)
+        return solve(spec, params, count_bias, Limits(max_sweeps, max_steps, tolerance), dtype)
 
 
 @lru_cache(maxsize=64)
-def _parts(spec: SymmetrySpec, count_bias: bool) -> tuple[Term, ...]:
-    parts = terms(spec, count_bias)
-    degenerate = degenerate_groups(spec, parts)
+def _check_minimum(spec: SymmetrySpec, count_bias: bool) -> None:
+    if not any(group.num_scales for group in spec.groups):
+        raise ValueError("no group of the spec can be rescaled, so there is nothing to balance")
+    degenerate = degenerate_groups(spec, terms(spec, count_bias))
     if degenerate:
         raise ValueError(
-            f"the mass has no minimum: the scales of group {degenerate[0]!r} "
-            + (f"(and of {len(degenerate) - 1} more groups) " if len(degenerate) > 1 else "")
-            + "can shrink without any weight growing, as those before a normalisation layer; "
+            f"the mass has no minimum: the weights into group {degenerate[0]!r} "
+            + (f"(and {len(degenerate) - 1} more groups) " if len(degenerate) > 1 else "")
+            + "can shrink without any other weight growing, as in front of a normalisation layer; "
             "use normalise, or fold the normalisation into the weights first"
         )
-    return parts
 
 
-@partial(jax.jit, static_argnames=("spec", "parts", "count_bias", "limits", "dtype"))
+@partial(jax.jit, static_argnames=("spec", "count_bias", "limits", "dtype"))
 def _balance(
-    spec: SymmetrySpec,
-    parts: tuple[Term, ...],
-    params: Params,
-    count_bias: bool,
-    limits: Limits,
-    dtype: np.dtype,
+    spec: SymmetrySpec, params: Params, count_bias: bool, limits: Limits, dtype: np.dtype
 ) -> Balanced:
-    weights, rest = squares(spec, params, count_bias)
-    minimum = minimise(spec, parts, weights, limits)
-    return _rescaled(spec, params, weights, rest, minimum, count_bias, dtype)
+    mass = mass_of(spec, params, count_bias)
+    return _rescaled(spec, params, mass, minimise(mass, limits), count_bias, dtype)
 
 
 def _balance_on_host(
-    spec: SymmetrySpec,
-    parts: tuple[Term, ...],
-    params: Params,
-    count_bias: bool,
-    limits: Limits,
-    dtype: np.dtype,
+    spec: SymmetrySpec, params: Params, count_bias: bool, limits: Limits, dtype: np.dtype
 ) -> Balanced:
     """The same in three smaller programs: one for all would take a large network a minute to compile."""
-    weights, rest = _squares(spec, params, count_bias)
-    minimum = minimise_on_host(spec, parts, weights, limits)
+    mass = _mass_of(spec, params, count_bias)
     rescaled = quickly_compiled(_rescaled, "spec", "count_bias", "dtype")
-    return rescaled(spec, params, weights, rest, minimum, count_bias, dtype)
+    return rescaled(spec, params, mass, minimise_on_host(mass, limits), count_bias, dtype)
+
+
+_mass_of = jax.jit(mass_of, static_argnames=("spec", "count_bias"))
 
 
 def _rescaled(
-    spec: SymmetrySpec,
-    params: Params,
-    weights: tuple[jax.Array, ...],
-    rest: jax.Array,
-    minimum: Minimum,
-    count_bias: bool,
-    dtype: np.dtype,
+    spec: SymmetrySpec, params: Params, mass: Mass, minimum: Minimum, count_bias: bool, dtype: np.dtype
 ) -> Balanced:
     scales = {name: jnp.exp(value) for name, value in minimum.logs.items()}
     element = identity(spec)._replace(scales=scales)
     scaled = act(spec, element, jax.tree.map(_widened, params))
     if count_bias:
         scaled = _without_dead(spec, minimum.alive, scaled)
-    after, _ = squares(spec, scaled, count_bias)
     found = Balanced(
         None,
-        rest + sum(weight.sum() for weight in weights),
-        rest + sum(weight.sum() for weight in after),
+        mass.total(),
+        replace(mass_of(spec, scaled, count_bias), rest=mass.rest).total(),
         minimum.residual,
         {
             name: jnp.sum(jnp.any(value == 0, axis=0), dtype=jnp.int32)
@@ -144,9 +134,6 @@ def _rescaled(
     )
     narrow = jax.tree.map(lambda leaf: leaf.astype(dtype) if leaf.dtype == jnp.float64 else leaf, found)
     return narrow._replace(params=jax.tree.map(lambda new, old: new.astype(old.dtype), scaled, params))
-
-
-_squares = jax.jit(squares, static_argnames=("spec", "count_bias"))
 
 
 def _without_dead(spec: SymmetrySpec, alive: Logs, params: Params) -> Params:
@@ -170,11 +157,3 @@ def _without_dead(spec: SymmetrySpec, alive: Logs, params: Params) -> Params:
 
 def _widened(leaf: jax.Array) -> jax.Array:
     return leaf.astype(jnp.float64) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
-
-
-def _check_finite(params: Params) -> None:
-    for name, leaf in tree.named_leaves(params).items():
-        if isinstance(leaf, jax.core.Tracer) or not jnp.issubdtype(leaf.dtype, jnp.floating):
-            continue
-        if not np.all(np.isfinite(np.asarray(leaf))):
-            raise ValueError(f"leaf {name!r} has values that are not finite; their scale has no minimum")

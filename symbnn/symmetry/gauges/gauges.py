@@ -16,11 +16,10 @@ import numpy as np
 from symbnn.names import lookup
 from symbnn.symmetry.gauges.balance import balance
 from symbnn.symmetry.gauges.sorting import Occurrence, incoming, inner_first, kernels_first, occurrences, rows
-from symbnn.symmetry.group.act import act, identity
-from symbnn.symmetry.group.permute import permute
+from symbnn.symmetry.group import Element, act, identity
 from symbnn.symmetry.numerics import length
+from symbnn.symmetry.spec import Group, SymmetrySpec, check_params
 from symbnn.symmetry.spec.layer_order import depth_order
-from symbnn.symmetry.spec.spec import Group, SymmetrySpec, check_params
 from symbnn.types import Params
 
 
@@ -30,11 +29,17 @@ def normalise(spec: SymmetrySpec, params: Params, *, scale: float = 1.0, statist
     Biases are scaled along but not measured. Units without incoming weights keep their scale. Where nothing
     but a vector writes a generator's units (the scale of a normalisation layer), it becomes ±`scale`. Jits
     and vmaps.
+
+    Args:
+        spec: The network's symmetries.
+        params: The weights.
+        scale: What every unit is scaled to.
+        statistic: `"norm"`, the Euclidean length of a unit's incoming weights, or `"std"`, their deviation.
     """
     check_params(spec, params)
     measure = lookup(STATISTICS_OF_ROWS, statistic, "statistic")
     if scale <= 0:
-        raise ValueError(f"scale must be positive, got {scale}")
+        raise ValueError(f"scale must be positive; got {scale}")
     for name in depth_order(spec):
         group = spec.group(name)
         for generator in range(group.num_scales):
@@ -45,7 +50,13 @@ def normalise(spec: SymmetrySpec, params: Params, *, scale: float = 1.0, statist
 def canonicalise(spec: SymmetrySpec, params: Params, *, scale_gauge: str = "mass") -> Params:
     """One point per orbit: `canonicalise(spec, act(spec, g, params))` is the same for every element g.
 
-    Networks whose mass has no minimum (normalisation layers) need `scale_gauge="norm"`. Runs on the host.
+    Runs on the host.
+
+    Args:
+        spec: The network's symmetries.
+        params: The weights.
+        scale_gauge: `"mass"`, by `balance`, or `"norm"`, by `normalise`: for networks whose mass has no
+            minimum (normalisation layers).
     """
     check_params(spec, params)
     rescaled = lookup(SCALE_GAUGES, scale_gauge, "scale gauge")
@@ -57,7 +68,7 @@ def canonicalise(spec: SymmetrySpec, params: Params, *, scale_gauge: str = "mass
     for name in inner_first(spec, depth_order(spec)):
         group = spec.group(name)
         order = _order(rows(group, occurrences(spec, group, params)), incoming(spec, group, params))
-        params = permute(spec, {name: jnp.asarray(order)}, params)
+        params = act(spec, Element({name: jnp.asarray(order)}, {}, {}), params)
     return params
 
 
@@ -78,9 +89,10 @@ def _normalised(
     chosen = kernels_first(group, [one for one, _ in written])
     exponents = {exponent for one, exponent in written if any(one is other for other in chosen)}
     if len(exponents) > 1:
+        powers = ", ".join(map(str, sorted(exponents)))
         raise ValueError(
-            f"the weights into group {group.name!r} scale with different exponents "
-            f"{sorted(exponents)}: they have no common length; use balance"
+            f"the weights into group {group.name!r} grow with different powers of a unit's scale ({powers}), "
+            "so they have no common length; use balance instead"
         )
     size = measure(rows(group, chosen))
     factor = jnp.where(size > 0, scale / jnp.where(size > 0, size, 1), 1) ** (1 / float(exponents.pop()))

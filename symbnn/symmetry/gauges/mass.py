@@ -9,8 +9,10 @@ Weights on axes that nothing scales are summed beforehand: a layer between n and
 whatever its kernel size.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -19,10 +21,10 @@ import numpy as np
 from scipy.optimize import linprog
 
 from symbnn import tree
-from symbnn.symmetry.group.act import Element, multiplier
-from symbnn.symmetry.spec.blocks import split
-from symbnn.symmetry.spec.layer_order import is_bias, is_weight, piece_factors
-from symbnn.symmetry.spec.spec import Factor, Leaf, SymmetrySpec
+from symbnn.symmetry.group import Element
+from symbnn.symmetry.group.act import multiplier
+from symbnn.symmetry.spec import Factor, Leaf, SymmetrySpec, pieces, split
+from symbnn.symmetry.spec.layer_order import is_bias, is_weight
 from symbnn.types import Params
 
 Logs = dict[str, jax.Array]
@@ -42,7 +44,7 @@ class Term:
 
     factors: tuple[Factor, ...]
 
-    def degree(self) -> Fraction:
+    def reach(self) -> Fraction:
         """Σ |c_e|: how much the term reacts to all units together."""
         return sum((abs(value) for factor in self.factors for value in factor.scales), Fraction(0))
 
@@ -56,88 +58,89 @@ class Term:
         return found
 
 
-def is_counted(leaf: Leaf, count_bias: bool) -> bool:
-    """Whether the leaf belongs to the mass."""
-    return is_weight(leaf) and (count_bias or not is_bias(leaf))
+@partial(jax.tree_util.register_dataclass, meta_fields=["spec", "terms"], data_fields=["weights", "rest"])
+@dataclass(frozen=True)
+class Mass:
+    """m(u) of one network."""
+
+    spec: SymmetrySpec
+    terms: tuple[Term, ...]
+    weights: tuple[jax.Array, ...]
+    """Squared weights of every term, in float64."""
+    rest: jax.Array
+    """The mass that no scale changes."""
+
+    def total(self) -> jax.Array:
+        """The mass at u = 0."""
+        return self.rest + sum(weight.sum() for weight in self.weights)
+
+    def scaled(self, up: Logs, down: Logs, alive: Logs) -> jax.Array:
+        """m(u) − rest, with one copy of u for positive exponents (`up`) and one for negative (`down`).
+
+        Terms with a unit that is not `alive` (0 instead of 1) are left out.
+        """
+        # Squared here, not in the exponents: those are then ±1 in plain layers, and no power is taken.
+        raised = {name: jnp.exp(2 * value) for name, value in up.items()}
+        lowered = {name: jnp.exp(2 * value) for name, value in down.items()}
+        total = jnp.zeros((), jnp.float64)
+        for term, weight in zip(self.terms, self.weights, strict=True):
+            positive, negative = _one_sided(term.factors, 1), _one_sided(term.factors, -1)
+            values = [*_multipliers(self.spec, positive, raised), *_multipliers(self.spec, negative, lowered)]
+            values += _multipliers(self.spec, exponents_one(term.factors), alive)
+            total = total + _contracted(weight, values)
+        return total
+
+    def flow(self, logs: Logs, alive: Logs) -> Flow:
+        """Σ e·a over positive exponents, Σ |e|·a over negative ones, at u, for every unit."""
+        slopes = jax.grad(lambda up, down: self.scaled(up, down, alive), argnums=(0, 1))
+        up, down = slopes(logs, logs)
+        return Flow(jax.tree.map(lambda g: g / 2, up), jax.tree.map(lambda g: -g / 2, down))
 
 
-def terms(spec: SymmetrySpec, count_bias: bool) -> tuple[Term, ...]:
-    """Terms of the mass that depend on the scales, in the order of `squares`."""
-    return tuple(
-        Term(tuple(plain for axis, plain in enumerate(plain_factors) if axis in kept))
-        for leaf in spec.leaves
-        if is_counted(leaf, count_bias)
-        for factors in piece_factors(leaf.axes)
-        for plain_factors in [tuple(replace(factor, signs=(), role=None) for factor in factors)]
-        for kept in [_kept(spec, factors)]
-        if any(any(factor.scales) for factor in factors)
-    )
-
-
-def squares(spec: SymmetrySpec, params: Params, count_bias: bool) -> tuple[tuple[jax.Array, ...], jax.Array]:
-    """Squared weights of every term in float64, and the mass that no scale changes."""
+def mass_of(spec: SymmetrySpec, params: Params, count_bias: bool) -> Mass:
+    """The mass of a network, with or without its biases."""
     arrays = tree.named_leaves(params)
-    scaled, rest = [], jnp.zeros((), jnp.float64)
-    for leaf in spec.leaves:
+    weights, rest = [], jnp.zeros((), jnp.float64)
+    for leaf in _counted(spec, count_bias):
         array = arrays[leaf.name]
-        if not is_counted(leaf, count_bias) or not jnp.issubdtype(array.dtype, jnp.floating):
+        if not jnp.issubdtype(array.dtype, jnp.floating):
             continue
         for piece in split(leaf.axes, jnp.asarray(array, jnp.float64) ** 2):
             if any(any(factor.scales) for factor in piece.factors):
                 kept = _kept(spec, piece.factors)
-                scaled.append(piece.array.sum(axis=[a for a in range(piece.array.ndim) if a not in kept]))
+                weights.append(piece.array.sum(axis=[a for a in range(piece.array.ndim) if a not in kept]))
             else:
                 rest = rest + piece.array.sum()
-    return tuple(scaled), rest
+    return Mass(spec, terms(spec, count_bias), tuple(weights), rest)
 
 
-def mass(
-    spec: SymmetrySpec,
-    parts: tuple[Term, ...],
-    weights: tuple[jax.Array, ...],
-    up: Logs,
-    down: Logs,
-    alive: Logs,
-) -> jax.Array:
-    """m(u) with one copy of u for positive exponents (`up`) and one for negative (`down`).
-
-    Terms with a unit that is not `alive` (0 instead of 1) are left out.
-    """
-    # Squared here, not in the exponents: those are then ±1 in plain layers, and no power is taken.
-    raised = {name: jnp.exp(2 * value) for name, value in up.items()}
-    lowered = {name: jnp.exp(2 * value) for name, value in down.items()}
-    total = jnp.zeros((), jnp.float64)
-    for part, weight in zip(parts, weights, strict=True):
-        positive, negative = _one_sided(part.factors, 1), _one_sided(part.factors, -1)
-        values = [*_multipliers(spec, positive, raised), *_multipliers(spec, negative, lowered)]
-        values += _multipliers(spec, exponents_one(part.factors), alive)
-        total = total + _contracted(weight, values)
-    return total
-
-
-def flow(
-    spec: SymmetrySpec, parts: tuple[Term, ...], weights: tuple[jax.Array, ...], logs: Logs, alive: Logs
-) -> Flow:
-    """Σ e·a over positive exponents, Σ |e|·a over negative ones, at u, for every unit."""
-    up, down = jax.grad(lambda up, down: mass(spec, parts, weights, up, down, alive), argnums=(0, 1))(
-        logs, logs
+def terms(spec: SymmetrySpec, count_bias: bool) -> tuple[Term, ...]:
+    """Terms of the mass that depend on the scales, in the order of `Mass.weights`."""
+    return tuple(
+        Term(tuple(replace(factors[axis], signs=(), role=None) for axis in sorted(_kept(spec, factors))))
+        for leaf in _counted(spec, count_bias)
+        for factors in pieces(leaf.axes)
+        if any(any(factor.scales) for factor in factors)
     )
-    return Flow(jax.tree.map(lambda g: g / 2, up), jax.tree.map(lambda g: -g / 2, down))
 
 
-def degenerate_groups(spec: SymmetrySpec, parts: tuple[Term, ...]) -> list[str]:
+def degenerate_groups(spec: SymmetrySpec, found: tuple[Term, ...]) -> list[str]:
     """Groups whose scales can run off to zero or infinity while no term grows: there is no minimum then.
 
     Linear program over one d per group and generator: every term has c·d ≤ 0, some c·d < 0.
     """
     unknowns = [(group.name, k) for group in spec.groups for k in range(group.num_scales)]
-    if not unknowns or not parts:
+    if not unknowns or not found:
         return []
-    rows = np.array([[float(sum(part.exponents().get(key, [0]))) for key in unknowns] for part in parts])
-    found = linprog(rows.sum(axis=0), A_ub=rows, b_ub=np.zeros(len(rows)), bounds=(-1, 1))
-    if found.fun > -1e-9:
+    rows = np.array([[float(sum(term.exponents().get(key, [0]))) for key in unknowns] for term in found])
+    away = linprog(rows.sum(axis=0), A_ub=rows, b_ub=np.zeros(len(rows)), bounds=(-1, 1))
+    if away.fun > -1e-9:
         return []
-    return sorted({key[0] for key, value in zip(unknowns, found.x, strict=True) if abs(value) > 1e-9})
+    return sorted({key[0] for key, value in zip(unknowns, away.x, strict=True) if abs(value) > 1e-9})
+
+
+def _counted(spec: SymmetrySpec, count_bias: bool) -> Iterator[Leaf]:
+    return (leaf for leaf in spec.leaves if is_weight(leaf) and (count_bias or not is_bias(leaf)))
 
 
 def _kept(spec: SymmetrySpec, factors: tuple[Factor, ...]) -> set[int]:

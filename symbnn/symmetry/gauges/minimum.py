@@ -19,19 +19,15 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, cg
 
-from symbnn.symmetry.gauges.mass import Logs, Term, flow, mass
-from symbnn.symmetry.spec.spec import SymmetrySpec
+from symbnn.symmetry.gauges.mass import Logs, Mass, Term
+from symbnn.symmetry.numerics import quick_options
+from symbnn.symmetry.spec import SymmetrySpec
 
 # Up to here the Hessian is built and factorised; above, conjugate gradients only multiply with it.
 DENSE_UNKNOWNS = 256
 # A balanced unit is pulled by the geometric mean of what pulls it now. Below this share of the largest one it
 # is dead: a factor of float32 zeros and denormals.
 DEAD = 1e-30
-# Compiles a ResNet-18 in half the time; the products with vectors that it consists of do not get slower.
-QUICK: dict[str, str | bool] = {
-    "xla_backend_optimization_level": "0",
-    "xla_llvm_disable_expensive_passes": True,
-}
 
 Value = Callable[[jax.Array], jax.Array]
 
@@ -54,19 +50,16 @@ class Minimum(NamedTuple):
     residual: jax.Array
 
 
-def minimise_on_host(
-    spec: SymmetrySpec, parts: tuple[Term, ...], weights: tuple[jax.Array, ...], limits: Limits
-) -> Minimum:
+def minimise_on_host(mass: Mass, limits: Limits) -> Minimum:
     """The same steps, driven by the host: only the pull and its derivative are compiled.
 
     The mass is convex along a step, so its slope at the end tells whether the step was too long.
     """
-    unravel, reach = partial(_apart, spec), _reaches(spec, parts)
+    unravel, reach = partial(_apart, mass.spec), _reaches(mass)
     logs, alive, gap = np.zeros(reach.size), np.ones(reach.size), np.inf
-    jitted = partial(quickly_compiled(_pull, "spec", "parts"), spec, parts, weights)
-    push = quickly_compiled(_push, "spec", "parts")
+    pull, push = partial(quickly_compiled(_pull), mass), partial(quickly_compiled(_push), mass)
     for step in range(limits.sweeps + limits.steps):
-        down, up = (np.asarray(value) for value in jitted(logs, alive))
+        down, up = (np.asarray(value) for value in pull(logs, alive))
         balanced = np.sqrt(down) * np.sqrt(up)
         kept = alive * (balanced > DEAD * balanced.max())
         is_settled, alive = np.array_equal(kept, alive), kept
@@ -76,13 +69,13 @@ def minimise_on_host(
             logs = logs + np.log(np.where(alive > 0, up, 1) / np.where(alive > 0, down, 1)) / (2 * reach)
             continue
         slope = 2 * alive * (down - up)
-        change = _host_direction(partial(push, spec, parts, weights, logs, alive), slope, alive, total)
+        change = _host_direction(partial(push, logs, alive), slope, alive, total)
         decrement = -slope @ change
         if decrement <= limits.tolerance * np.sum(alive * total):
             break
         length = 1.0
         while length > 1e-12:
-            further_down, further_up = (np.asarray(v) for v in jitted(logs + length * change, alive))
+            further_down, further_up = (np.asarray(v) for v in pull(logs + length * change, alive))
             if 2 * (alive * (further_down - further_up)) @ change <= decrement / 2:
                 break
             length /= 2
@@ -101,18 +94,14 @@ class _State(NamedTuple):
     step: jax.Array
 
 
-def minimise(
-    spec: SymmetrySpec, parts: tuple[Term, ...], weights: tuple[jax.Array, ...], limits: Limits
-) -> Minimum:
+def minimise(mass: Mass, limits: Limits) -> Minimum:
     """Sweeps, then damped Newton steps; units that turn out dead are taken out on the way. Traceable."""
-    unravel, reach = partial(_apart, spec), _reaches(spec, parts)
+    unravel, reach = partial(_apart, mass.spec), _reaches(mass)
     start = jnp.zeros(reach.size, jnp.float64)
     endless = jnp.array(jnp.inf, start.dtype)
 
     def advance(state: _State) -> _State:
-        (down, up), change_of_pull = jax.linearize(
-            lambda u: _pull(spec, parts, weights, u, state.alive), state.logs
-        )
+        (down, up), change_of_pull = jax.linearize(lambda u: _pull(mass, u, state.alive), state.logs)
         balanced = jnp.sqrt(down) * jnp.sqrt(up)
         alive = state.alive * (balanced > DEAD * jnp.max(balanced))
         is_settled = jnp.all(alive == state.alive)
@@ -135,7 +124,7 @@ def minimise(
             decrement = -jnp.vdot(slope, change)
 
             def value(u: jax.Array) -> jax.Array:
-                return mass(spec, parts, weights, unravel(u), unravel(u), unravel(alive))
+                return mass.scaled(unravel(u), unravel(u), unravel(alive))
 
             stepped = _backtracked(value, state.logs, change, decrement)
             return stepped, decrement / jnp.sum(alive * total)
@@ -153,13 +142,13 @@ def minimise(
     return Minimum(unravel(end.logs), unravel(end.alive), end.residual)
 
 
-def _reach(parts: tuple[Term, ...], group: str, generator: int) -> float:
+def _reach(terms: tuple[Term, ...], group: str, generator: int) -> float:
     """E₊ + E₋ of the bound in the module's docstring."""
     largest = {1: 0.0, -1: 0.0}
-    for part in parts:
-        for exponent in part.exponents().get((group, generator), []):
+    for term in terms:
+        for exponent in term.exponents().get((group, generator), []):
             side = 1 if exponent > 0 else -1
-            largest[side] = max(largest[side], float(part.degree()))
+            largest[side] = max(largest[side], float(term.reach()))
     return sum(largest.values())
 
 
@@ -216,43 +205,29 @@ def _flat(spec: SymmetrySpec, logs: Logs) -> jax.Array:
     return jnp.concatenate([logs[group.name].ravel() for group in spec.groups])
 
 
-def _reaches(spec: SymmetrySpec, parts: tuple[Term, ...]) -> np.ndarray:
+def _reaches(mass: Mass) -> np.ndarray:
     return np.concatenate(
         [
-            np.full(math.prod(shape[1:]), _reach(parts, name, generator))
-            for name, shape in _shapes(spec).items()
+            np.full(math.prod(shape[1:]), _reach(mass.terms, name, generator))
+            for name, shape in _shapes(mass.spec).items()
             for generator in range(shape[0])
         ]
     )
 
 
-def _pull(
-    spec: SymmetrySpec,
-    parts: tuple[Term, ...],
-    weights: tuple[jax.Array, ...],
-    logs: jax.Array,
-    alive: jax.Array,
-) -> tuple[jax.Array, jax.Array]:
+def _pull(mass: Mass, logs: jax.Array, alive: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Pull down and up on every unit, flat."""
-    both = flow(spec, parts, weights, _apart(spec, logs), _apart(spec, alive))
-    return _flat(spec, both.positive), _flat(spec, both.negative)
+    both = mass.flow(_apart(mass.spec, logs), _apart(mass.spec, alive))
+    return _flat(mass.spec, both.positive), _flat(mass.spec, both.negative)
 
 
-def _push(
-    spec: SymmetrySpec,
-    parts: tuple[Term, ...],
-    weights: tuple[jax.Array, ...],
-    logs: jax.Array,
-    alive: jax.Array,
-    change: jax.Array,
-) -> jax.Array:
+def _push(mass: Mass, logs: jax.Array, alive: jax.Array, change: jax.Array) -> jax.Array:
     """Change of the pull down minus the pull up along `change`."""
-    _, (down, up) = jax.jvp(lambda u: _pull(spec, parts, weights, u, alive), (logs,), (change,))
+    _, (down, up) = jax.jvp(lambda u: _pull(mass, u, alive), (logs,), (change,))
     return down - up
 
 
 @cache
 def quickly_compiled(function: Callable, *static_argnames: str) -> Callable:
-    """Jitted for a large network: run a few dozen times at most, so a CPU's compiler should not try hard."""
-    options = QUICK if jax.default_backend() == "cpu" else None
-    return jax.jit(function, static_argnames=static_argnames, compiler_options=options)
+    """Jitted for a large network: the products with vectors that it consists of do not get slower."""
+    return jax.jit(function, static_argnames=static_argnames, compiler_options=quick_options())

@@ -14,26 +14,31 @@ import jax.numpy as jnp
 
 from symbnn import tree
 from symbnn.names import lookup
-from symbnn.symmetry.group.permute import permute
+from symbnn.symmetry.group import Element, act
 from symbnn.symmetry.numerics import length
-from symbnn.symmetry.spec.blocks import Piece, split
+from symbnn.symmetry.spec import Group, Piece, SymmetrySpec, check_params, split
 from symbnn.symmetry.spec.layer_order import depth_order, is_bias, is_weight, producing_axes
-from symbnn.symmetry.spec.spec import Group, SymmetrySpec, check_params
 from symbnn.types import Params
 
 
 def sort_units(spec: SymmetrySpec, params: Params, *, key: str = "first") -> Params:
     """The network with the units of every group in descending order of `key`.
 
-    `"first"`, `"max"`, `"mean"` and `"median"` are taken over a unit's incoming weights, `"mass"` is their
-    sum of squares. Jits and vmaps; equal keys keep their order.
+    Jits and vmaps; equal keys keep their order.
+
+    Args:
+        spec: The network's symmetries.
+        params: The weights.
+        key: `"first"`, `"max"`, `"mean"` or `"median"` of a unit's incoming weights, or `"mass"`, their sum
+            of squares.
     """
     check_params(spec, params)
     statistic = lookup(SORT_KEYS, key, "sort key")
     for name in inner_first(spec, depth_order(spec)):
         group = spec.group(name)
         value = statistic(incoming(spec, group, params))
-        params = permute(spec, {name: jnp.argsort(-value, axis=-1, stable=True)}, params)
+        order = jnp.argsort(-value, axis=-1, stable=True)
+        params = act(spec, Element({name: order}, {}, {}), params)
     return params
 
 
@@ -66,7 +71,7 @@ class Occurrence(NamedTuple):
 
 
 def occurrences(spec: SymmetrySpec, group: Group, params: Params) -> list[Occurrence]:
-    """Every place where weights carry the group; running statistics are no weights."""
+    """Every place where weights carry the group; running statistics do not count."""
     arrays = tree.named_leaves(params)
     return [
         Occurrence(piece, axis, is_bias(leaf), producing_axes(piece.factors)[axis])

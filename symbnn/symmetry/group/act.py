@@ -18,8 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from symbnn import keys, tree
-from symbnn.symmetry.spec.blocks import Piece, join, split
-from symbnn.symmetry.spec.spec import Factor, Group, Leaf, SymmetrySpec, check_params
+from symbnn.symmetry.spec import Factor, Group, Leaf, Piece, SymmetrySpec, check_params, join, split
 from symbnn.types import Key, Params
 
 
@@ -41,16 +40,8 @@ def identity(spec: SymmetrySpec) -> Element:
             group.name: jnp.broadcast_to(jnp.arange(group.size, dtype=jnp.int32), spec.shape(group))
             for group in spec.groups
         },
-        scales={
-            group.name: jnp.ones((group.num_scales, *spec.shape(group)))
-            for group in spec.groups
-            if group.num_scales
-        },
-        signs={
-            group.name: jnp.ones((group.num_signs, *spec.shape(group)))
-            for group in spec.groups
-            if group.num_signs
-        },
+        scales={g.name: jnp.ones((g.num_scales, *spec.shape(g))) for g in spec.groups if g.num_scales},
+        signs={g.name: jnp.ones((g.num_signs, *spec.shape(g))) for g in spec.groups if g.num_signs},
     )
 
 
@@ -61,21 +52,10 @@ def random_element(spec: SymmetrySpec, key: Key, *, log_scale: float = 0.5) -> E
 
 def compose(spec: SymmetrySpec, g: Element, h: Element) -> Element:
     """The element that acts as h first, then g."""
-
-    def moved(group: Group, array: jax.Array) -> jax.Array:
-        return relabel(spec, g, group, array)
-
-    groups = {group.name: group for group in spec.groups}
     return Element(
-        permutations={name: moved(groups[name], value) for name, value in h.permutations.items()},
-        scales={
-            name: g.scales[name] * jax.vmap(lambda array, name=name: moved(groups[name], array))(value)
-            for name, value in h.scales.items()
-        },
-        signs={
-            name: g.signs[name] * jax.vmap(lambda array, name=name: moved(groups[name], array))(value)
-            for name, value in h.signs.items()
-        },
+        {name: relabel(spec, g, spec.group(name), value) for name, value in h.permutations.items()},
+        {name: g.scales[name] * value for name, value in _relabelled(spec, g, h.scales).items()},
+        {name: g.signs[name] * value for name, value in _relabelled(spec, g, h.signs).items()},
     )
 
 
@@ -88,22 +68,15 @@ def inverse(spec: SymmetrySpec, g: Element) -> Element:
         rows = jnp.argsort(g.permutations[group.name], axis=-1)
         permutations[group.name] = _permute(spec, undone, group.over, rows)
     undone = Element(permutations, {}, {})
-    groups = {group.name: group for group in spec.groups}
-    return Element(
-        permutations,
-        scales={
-            name: jax.vmap(lambda array, name=name: relabel(spec, undone, groups[name], array))(1 / value)
-            for name, value in g.scales.items()
-        },
-        signs={
-            name: jax.vmap(lambda array, name=name: relabel(spec, undone, groups[name], array))(value)
-            for name, value in g.signs.items()
-        },
-    )
+    inverted = {name: 1 / value for name, value in g.scales.items()}
+    return Element(permutations, _relabelled(spec, undone, inverted), _relabelled(spec, undone, g.signs))
 
 
 def act(spec: SymmetrySpec, element: Element, params: Params) -> Params:
-    """The network with its units relabelled, rescaled and flipped; it computes the same function."""
+    """The network with its units relabelled, rescaled and flipped; it computes the same function.
+
+    Groups that the element says nothing about stay as they are.
+    """
     check_params(spec, params)
     leaves = {leaf.name: leaf for leaf in spec.leaves}
     return tree.map_named(lambda name, array: act_leaf(spec, element, leaves[name], array), params)
@@ -120,6 +93,14 @@ def act_leaf(spec: SymmetrySpec, element: Element, leaf: Leaf, array: jax.Array)
 def relabel(spec: SymmetrySpec, element: Element, group: Group, array: jax.Array) -> jax.Array:
     """new[i, j] = array[ρ(i), π[i](j)] for an array `(*over, n)` indexed like the group's permutation."""
     return _permute(spec, element, (*group.over, group.name), array)
+
+
+def _relabelled(spec: SymmetrySpec, element: Element, arrays: dict[str, jax.Array]) -> dict[str, jax.Array]:
+    """The same for the arrays of several generators, by group."""
+    return {
+        name: jax.vmap(functools.partial(relabel, spec, element, spec.group(name)))(value)
+        for name, value in arrays.items()
+    }
 
 
 def multiplier(

@@ -8,10 +8,10 @@ the outputs names the leaf.
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from symbnn.symmetry.group.act import Element, act, identity
-from symbnn.symmetry.spec.spec import Factor, Group, Leaf, Segments, Slices, SymmetrySpec, Word
+from symbnn.symmetry.spec import Factor, Group, Leaf, Segments, Slices, SymmetrySpec, Word
 from symbnn.types import Params
 
 EXPONENTS = tuple(Fraction(number) for number in (0, 1, -1, 2, -2))
@@ -28,12 +28,14 @@ class Culprit(NamedTuple):
 
     def __str__(self) -> str:
         sure = (
-            "describing it differently restores them" if self.repaired else "it is the most likely of several"
+            "another description of it alone would leave the outputs unchanged"
+            if self.repaired
+            else "the most likely one, but no other description of it alone helps"
         )
-        return f"group {self.group!r} ({self.kind}): first bad leaf {self.leaf!r}, {sure}"
+        return f"the first wrong leaf of group {self.group!r} ({self.kind}) is {self.leaf!r}: {sure}"
 
 
-def find(
+def find_culprit(
     spec: SymmetrySpec,
     error: Callable[[Params], float],
     params: Params,
@@ -80,30 +82,28 @@ def _alterations(leaf: Leaf, group: Group, kind: str) -> Iterator[Leaf]:
             yield candidate
 
 
+def _altered(items: tuple, others: Callable[[Any], Iterator[Any]]) -> Iterator[tuple]:
+    """The items with one of them replaced by each of its alternatives in turn."""
+    for number, item in enumerate(items):
+        for other in others(item):
+            yield (*items[:number], other, *items[number + 1 :])
+
+
 def _altered_axes(axes: tuple[Word, ...], group: Group, kind: str) -> Iterator[tuple[Word, ...]]:
-    for axis, word in enumerate(axes):
-        for altered in _altered_words(word, group, kind):
-            yield (*axes[:axis], altered, *axes[axis + 1 :])
+    return _altered(axes, lambda word: _altered_words(word, group, kind))
 
 
 def _altered_words(word: Word, group: Group, kind: str) -> Iterator[Word]:
-    for position, factor in enumerate(word):
-        for altered in _altered_factors(factor, group, kind):
-            yield (*word[:position], altered, *word[position + 1 :])
+    return _altered(word, lambda factor: _altered_factors(factor, group, kind))
 
 
-def _altered_factors(
-    factor: Factor | Segments | Slices, group: Group, kind: str
-) -> Iterator[Factor | Segments | Slices]:
+def _altered_factors(factor: Any, group: Group, kind: str) -> Iterator[Any]:
     if isinstance(factor, Slices):
-        for number, axes in enumerate(factor.parts):
-            for altered_axes in _altered_axes(axes, group, kind):
-                yield Slices((*factor.parts[:number], altered_axes, *factor.parts[number + 1 :]))
+        parts = _altered(factor.parts, lambda axes: _altered_axes(axes, group, kind))
+        yield from map(Slices, parts)
         return
     if isinstance(factor, Segments):
-        for number, word in enumerate(factor.words):
-            for altered in _altered_words(word, group, kind):
-                yield Segments((*factor.words[:number], altered, *factor.words[number + 1 :]))
+        yield from map(Segments, _altered(factor.words, lambda word: _altered_words(word, group, kind)))
         return
     if factor.size != group.size or factor.group not in (None, group.name):
         return
@@ -114,13 +114,12 @@ def _altered_factors(
         factor.signs or (0,) * group.num_signs,
     )
     yield Factor(factor.size) if factor.group else present
-    for generator in range(group.num_scales if kind in ("scale", "all") else 0):
-        for exponent in EXPONENTS:
-            scales = (*present.scales[:generator], exponent, *present.scales[generator + 1 :])
+    if kind in ("scale", "all"):
+        for scales in _altered(present.scales, lambda exponent: iter(EXPONENTS)):
             yield replace(present, scales=scales)
-    for generator in range(group.num_signs if kind in ("sign", "all") else 0):
-        flipped = 1 - present.signs[generator]
-        yield replace(present, signs=(*present.signs[:generator], flipped, *present.signs[generator + 1 :]))
+    if kind in ("sign", "all"):
+        for signs in _altered(present.signs, lambda exponent: iter([1 - exponent])):
+            yield replace(present, signs=signs)
 
 
 def _only_group(spec: SymmetrySpec, element: Element, name: str) -> Element:

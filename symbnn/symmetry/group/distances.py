@@ -44,15 +44,20 @@ def number_of_transpositions(
 
 
 def random_permutation(key: Key, n: int, *, transpositions: int | Int[Array, ""]) -> Int[Array, " n"]:
-    """A random permutation of n units with exactly that many transpositions k; k may be traced.
+    """A random permutation that takes exactly that many swaps.
 
-    n − k cycles start with one element each; the other k elements go to cycles chosen uniformly; the cycles
-    are then filled with randomly ordered units.
+    With k transpositions, n − k cycles start with one element each; the other k elements go to cycles chosen
+    uniformly; the cycles are then filled with randomly ordered units.
+
+    Args:
+        key: For the draw.
+        n: Number of units.
+        transpositions: From 0 to n − 1; may be traced.
     """
     if n < 1:
-        raise ValueError(f"n must be at least 1, got {n}")
+        raise ValueError(f"n must be at least 1; got {n}")
     if not isinstance(transpositions, jax.core.Tracer) and not 0 <= transpositions < n:
-        raise ValueError(f"transpositions must be in [0, {n - 1}] for {n} units, got {transpositions}")
+        raise ValueError(f"transpositions must be in [0, {n - 1}] for {n} units; got {transpositions}")
     key_cycle, key_units = jax.random.split(key)
     cycles = n - transpositions
     position = jnp.arange(n)
@@ -74,7 +79,7 @@ def kendall_tau(
     """
     if order_a.shape != order_b.shape or order_a.ndim < 1 or order_a.shape[-1] < 2:
         raise ValueError(
-            f"orders must have one shape (..., n) with n >= 2, got {order_a.shape} and {order_b.shape}"
+            f"both orders must have one shape (..., n) with n >= 2; got {order_a.shape} and {order_b.shape}"
         )
     rank_a, rank_b = jnp.argsort(order_a, axis=-1), jnp.argsort(order_b, axis=-1)
 

@@ -1,7 +1,7 @@
 """Check a spec numerically: random elements of the group must leave a network's outputs alone.
 
 Permutations, positive scales and signs are tried one kind at a time and all together. When a kind breaks the
-outputs, `diagnosis` finds the group and the first leaf whose description is wrong.
+outputs, `blame` finds the group and the first leaf whose description is wrong.
 """
 
 import functools
@@ -16,13 +16,11 @@ import numpy as np
 from symbnn import keys, tree
 from symbnn.symmetry.group import blame
 from symbnn.symmetry.group.act import Element, act, identity, random_element
-from symbnn.symmetry.spec.spec import SymmetrySpec, check_params
+from symbnn.symmetry.numerics import check_finite, quick_options
+from symbnn.symmetry.spec import SymmetrySpec, check_params
 from symbnn.types import Key, Params
 
 KINDS = ("permutation", "scale", "sign", "all")
-
-# Each program runs a few times on a few inputs: compiling fast matters more than running fast.
-QUICK: dict[str, Any] = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 # Rounding of a deep network in the given precision, far below what a wrong leaf does (0.01 to 1).
 TOLERANCE = {False: 1e-5, True: 1e-10}
@@ -78,15 +76,27 @@ def verify(
 ) -> Report:
     """Report on `apply(act(spec, g, params), *inputs)` for random g: `verify(spec, apply, params, x, key)`.
 
-    The key is the last positional argument, unless it is given by name.
     Leaves that are constant along an axis, as freshly initialised biases are, get some noise first: a leaf of
     zeros looks right however it is described.
-    `num_elements` of each kind. `float64` computes in double precision, where a right spec is exact to 1e-10.
+
+    Args:
+        spec: The symmetries to check.
+        apply: The network function.
+        params: Its weights; they must be finite, and so must the outputs.
+        inputs: The data; behind it the key, unless that is given by name.
+        key: For the random elements.
+        num_elements: Elements that are tried of each kind.
+        tolerance: Largest difference of an output, relative to the largest output. Default: 1e-5, with
+            `float64` 1e-10, in half precision eight roundings.
+        float64: Compute in double precision, where a right spec is exact to 1e-10.
     """
     if key is None:
         inputs, key = inputs[:-1], (inputs or (None,))[-1]
     if not (hasattr(key, "dtype") and (_is_key(key) or (key.dtype == jnp.uint32 and key.shape == (2,)))):
-        raise ValueError(f"the last positional argument must be a key of jax.random.key; got {type(key)}")
+        raise ValueError(
+            "the last positional argument of verify, or key=, must be a key of jax.random.key; got "
+            f"{type(key).__name__}"
+        )
     key = key if _is_key(key) else jax.random.wrap_key_data(key)
     if num_elements < 1:
         raise ValueError(f"num_elements must be at least 1; got {num_elements}")
@@ -121,12 +131,12 @@ def _verify(
     count: int,
     tolerance: float,
 ) -> Report:
-    _check_finite(params, "leaf")
+    check_finite(params, "nothing can be verified")
     params = _without_constants(params, key)
-    compiled_apply = jax.jit(apply, compiler_options=QUICK)
-    compiled_act = jax.jit(functools.partial(act, spec), compiler_options=QUICK)
+    compiled_apply = jax.jit(apply, compiler_options=quick_options())
+    compiled_act = jax.jit(functools.partial(act, spec), compiler_options=quick_options())
     outputs = compiled_apply(params, *inputs)
-    _check_finite(outputs, "output")
+    check_finite(outputs, "nothing can be verified", what="output")
 
     def error(moved: Params) -> float:
         return relative_error(compiled_apply(moved, *inputs), outputs)
@@ -141,7 +151,7 @@ def _verify(
     if broken is None:
         return Report(errors, tolerance)
     elements = [only(spec, element, broken) for element in tried]
-    return Report(errors, tolerance, blame.find(spec, error, params, elements, broken, tolerance))
+    return Report(errors, tolerance, blame.find_culprit(spec, error, params, elements, broken, tolerance))
 
 
 def _has(spec: SymmetrySpec, kind: str) -> bool:
@@ -184,12 +194,6 @@ def _without_constants(params: Params, key: Any) -> Params:
         return leaf + 0.1 * max(1.0, float(np.abs(array).max(initial=0.0))) * noise
 
     return tree.map_named(spread, params)
-
-
-def _check_finite(values: Any, what: str) -> None:
-    for name, value in tree.named_leaves(values).items():
-        if jnp.issubdtype(value.dtype, jnp.inexact) and not np.isfinite(np.asarray(value)).all():
-            raise ValueError(f"{what} {name!r} is not finite everywhere; nothing can be verified")
 
 
 def _double(leaf: Any) -> jax.Array:

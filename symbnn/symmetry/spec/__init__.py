@@ -1,1 +1,29 @@
-"""The description of a symmetry group: a network's leaves go in, a hashable `SymmetrySpec` comes out."""
+"""The description of a symmetry group: axes by name go in, a hashable `SymmetrySpec` comes out."""
+
+from symbnn.symmetry.spec.blocks import Piece, join, split
+from symbnn.symmetry.spec.from_axes import from_axes
+from symbnn.symmetry.spec.spec import Factor, Group, Index, Leaf, Pin, Role, SymmetrySpec, check_params
+from symbnn.symmetry.spec.words import Segments, Slices, Word, atoms, map_atoms, pieces, slices, word_size
+
+__all__ = [
+    "Factor",
+    "Group",
+    "Index",
+    "Leaf",
+    "Piece",
+    "Pin",
+    "Role",
+    "Segments",
+    "Slices",
+    "SymmetrySpec",
+    "Word",
+    "atoms",
+    "check_params",
+    "from_axes",
+    "join",
+    "map_atoms",
+    "pieces",
+    "slices",
+    "split",
+    "word_size",
+]

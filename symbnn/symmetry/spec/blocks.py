@@ -1,7 +1,7 @@
 """A leaf as plain pieces: one array axis per atom, concatenations and slices taken apart.
 
-`split` and `join` are inverse. Everything that acts on weights by groups (act, matching costs, gauges) works
-on pieces, so no caller meets a word.
+`split` and `join` are inverse, and the factors of `split` are `words.pieces`. Everything that acts on weights
+by groups (act, matching costs, gauges) works on pieces, so no caller meets a word.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from symbnn.symmetry.spec.spec import Factor, Segments, Slices, Word, atoms, parts, word_size
+from symbnn.symmetry.spec.spec import Factor
+from symbnn.symmetry.spec.words import Segments, Word, atoms, first_cut, slices, word_size
 
 
 class Piece(NamedTuple):
@@ -22,21 +23,15 @@ class Piece(NamedTuple):
 
 def split(axes: tuple[Word, ...], array: jax.Array) -> list[Piece]:
     """Pieces of an array whose axes are described by words."""
-    slices = parts(axes)
-    if slices != (axes,):
-        cut = _cut([words[0] for words in slices], array, 0)
-        return [piece for words, part in zip(slices, cut, strict=True) for piece in split(words, part)]
-    flat = [factor for word in axes for factor in word]
-    array = array.reshape([factor.size for factor in flat])
-    for axis, factor in enumerate(flat):
-        if isinstance(factor, Segments):
-            before, after = _one_factor_words(flat[:axis]), _one_factor_words(flat[axis + 1 :])
-            return [
-                piece
-                for word, part in zip(factor.words, _cut(factor.words, array, axis), strict=True)
-                for piece in split((*before, word, *after), part)
-            ]
-    return [Piece(tuple(flat), array)]  # type: ignore[arg-type]
+    cut = first_cut(axes)
+    if cut is None:
+        factors = tuple(factor for word in axes for factor in word)
+        return [Piece(factors, array.reshape([factor.size for factor in factors]))]
+    array, stop, found = array.reshape(cut.shape), 0, []
+    for words in cut.parts:
+        start, stop = stop, stop + word_size(words[cut.axis])
+        found += split(words, jax.lax.slice_in_dim(array, start, stop, axis=cut.axis))
+    return found
 
 
 def join(axes: tuple[Word, ...], pieces: list[jax.Array]) -> jax.Array:
@@ -44,7 +39,7 @@ def join(axes: tuple[Word, ...], pieces: list[jax.Array]) -> jax.Array:
     remaining = list(pieces)
     array = _join(axes, remaining)
     if remaining:
-        raise ValueError(f"{len(remaining)} pieces too many for {axes}")
+        raise ValueError(f"got {len(pieces)} pieces; the axes {axes} have {len(pieces) - len(remaining)}")
     return array
 
 
@@ -52,9 +47,9 @@ def cut_words(axes: tuple[Word, ...], places: Sequence[slice]) -> tuple[Word, ..
     """Words of a part of an array; None where the part splits an atom. Axes without a place are whole."""
     first, *rest = places or (slice(None),)
     start, stop, _ = first.indices(word_size(axes[0]))
-    slices, end = parts(axes), 0
-    if slices != (axes,):
-        for words in slices:
+    end = 0
+    if (parts := slices(axes)) != (axes,):
+        for words in parts:
             begin, end = end, end + word_size(words[0])
             if (begin, end) == (start, stop):
                 return cut_words(words, [slice(None), *rest])
@@ -85,27 +80,9 @@ def _cut_word(word: Word, start: int, stop: int) -> Word | None:
 
 
 def _join(axes: tuple[Word, ...], remaining: list[jax.Array]) -> jax.Array:
-    slices = parts(axes)
-    if slices != (axes,):
-        return jnp.concatenate([_join(words, remaining) for words in slices])
-    flat = [factor for word in axes for factor in word]
-    shape = [word_size(word) for word in axes]
-    for axis, factor in enumerate(flat):
-        if isinstance(factor, Segments):
-            before, after = _one_factor_words(flat[:axis]), _one_factor_words(flat[axis + 1 :])
-            joined = [_join((*before, word, *after), remaining) for word in factor.words]
-            return jnp.concatenate(joined, axis=axis).reshape(shape)
-    return remaining.pop(0).reshape(shape)
-
-
-def _one_factor_words(factors: list[Factor | Segments | Slices]) -> list[Word]:
-    return [(factor,) for factor in factors]
-
-
-def _cut(words: Sequence[Word], array: jax.Array, axis: int) -> list[jax.Array]:
-    start, cut = 0, []
-    for word in words:
-        stop = start + word_size(word)
-        cut.append(jax.lax.slice_in_dim(array, start, stop, axis=axis))
-        start = stop
-    return cut
+    cut = first_cut(axes)
+    if cut is None:
+        array = remaining.pop(0)
+    else:
+        array = jnp.concatenate([_join(words, remaining) for words in cut.parts], axis=cut.axis)
+    return array.reshape([word_size(word) for word in axes])

@@ -3,18 +3,22 @@
 from collections.abc import Iterator
 from fractions import Fraction
 
-from symbnn.symmetry.spec.spec import Factor, Group, Leaf, Pin, SymmetrySpec, atoms, parts, word_size
+from symbnn.symmetry.spec.spec import Factor, Group, Leaf, Pin, SymmetrySpec
+from symbnn.symmetry.spec.words import atoms, slices, word_size
 
 FEW = 3
 """Generators whose exponents are all written out."""
 
 
 def explain(spec: SymmetrySpec) -> str:
-    """Groups with their leaves and exponents; pinned axes by cause, losses with their source line; notes."""
+    """Groups with leaves and exponents; pinned axes by cause, unexpected ones with their line; notes."""
     sections = [
         ("groups", list(_groups(spec))),
-        ("pinned as expected", list(_by_cause(pin for pin in spec.pins if pin.expected))),
-        ("pinned, a loss", [_loss(pin) for pin in spec.pins if not pin.expected]),
+        (
+            "pinned axes (their order matters), as expected",
+            list(_by_cause(pin for pin in spec.pins if pin.expected)),
+        ),
+        ("pinned axes, perhaps without need", [_loss(pin) for pin in spec.pins if not pin.expected]),
         ("notes", list(spec.notes)),
     ]
     lines = [
@@ -38,10 +42,10 @@ def _groups(spec: SymmetrySpec) -> Iterator[str]:
 
 def _places(leaf: Leaf) -> Iterator[tuple[str, Factor]]:
     """Every atom with the leaf, slice and axis it lies on."""
-    slices, start = parts(leaf.axes), 0
-    for words in slices:
+    parts, start = slices(leaf.axes), 0
+    for words in parts:
         length = word_size(words[0]) if words else 1
-        name = leaf.name if slices == (leaf.axes,) else slice_name(leaf.name, start, length)
+        name = leaf.name if parts == (leaf.axes,) else slice_name(leaf.name, start, length)
         start += length
         for axis, word in enumerate(words):
             yield from ((f"{name} axis {axis}", factor) for factor in atoms(word))
@@ -86,7 +90,7 @@ def _by_cause(pins: Iterator[Pin]) -> Iterator[str]:
 
 
 def _loss(pin: Pin) -> str:
-    return f"{pin.leaf} axis {pin.axis} (size {pin.size}) pinned: {pin.reason}"
+    return f"{pin.leaf} axis {pin.axis} (size {pin.size}): {pin.reason}"
 
 
 def _count(number: int, what: str) -> str:

@@ -2,91 +2,87 @@
 
 from collections.abc import Mapping
 from fractions import Fraction
+from typing import NamedTuple
 
-from symbnn import names as known_names
 from symbnn import tree
-from symbnn.symmetry.spec.spec import Factor, Group, Leaf, SymmetrySpec, Word
+from symbnn.names import nearest
+from symbnn.symmetry.spec.spec import Factor, Group, Leaf, SymmetrySpec
 from symbnn.types import Params
 
 Axes = Mapping[str, tuple[str | None, ...]]
+
+EXPONENTS: dict[str | None, Fraction] = {"+": Fraction(1), "-": Fraction(-1), None: Fraction(0)}
 
 
 def from_axes(
     axes: Axes, params: Params, *, scales: Axes | None = None, signs: Axes | None = None
 ) -> SymmetrySpec:
-    """Spec with one permutation group per name in `axes`; leaves that are not named do not move.
+    """Spec with one permutation group per name in `axes`.
 
-    `scales` marks, in the same form, the axes that a positive factor multiplies (`"+"`) or divides (`"-"`):
-    `{"hidden/kernel": (None, "+"), "hidden/bias": ("+",), "out/kernel": ("-", None)}` for a ReLU layer.
-    `signs` marks the axes that a flip of the unit changes (`"±"`), for odd activations.
+    Args:
+        axes: By leaf, a group's name or None for every axis; leaves that are not named do not move. For one
+            hidden layer `{"hidden/kernel": (None, "h"), "hidden/bias": ("h",), "out/kernel": ("h", None)}`.
+        params: The weights; shapes are enough.
+        scales: In the same form, the axes that a positive factor multiplies (`"+"`) or divides (`"-"`):
+            `{"hidden/kernel": (None, "+"), "hidden/bias": ("+",), "out/kernel": ("-", None)}` for ReLU.
+        signs: Likewise the axes that a flip of the unit changes (`"±"`), for odd activations.
     """
     leaves = tree.named_leaves(params)
-    scales, signs = scales or {}, signs or {}
-    for name in (*axes, *scales, *signs):
+    tables = (axes, scales or {}, signs or {})
+    for name in (name for table in tables for name in table):
         if name not in leaves:
-            raise ValueError(f"unknown leaf {name!r}; {known_names.nearest(name, leaves)}")
+            raise ValueError(f"unknown leaf {name!r}; {nearest(name, leaves)}")
+    marked = {name: _marks(name, tuple(leaf.shape), tables) for name, leaf in leaves.items()}
     sizes: dict[str, int] = {}
-    for name, leaf in leaves.items():
-        _check_axes(name, tuple(leaf.shape), axes, scales, signs, sizes)
-    scaled, signed = _marked_groups(axes, scales), _marked_groups(axes, signs)
-    described = []
-    for name, leaf in leaves.items():
-        unmarked = (None,) * leaf.ndim
-        marks = zip(
-            leaf.shape,
-            axes.get(name, unmarked),
-            scales.get(name, unmarked),
-            signs.get(name, unmarked),
-            strict=True,
-        )
-        words = tuple(
-            _word(size, group, scale, sign, group in scaled, group in signed)
-            for size, group, scale, sign in marks
-        )
-        described.append(Leaf(name, tuple(leaf.shape), words))
+    for name, marks in marked.items():
+        for mark in marks:
+            if mark.group is not None and sizes.setdefault(mark.group, mark.size) != mark.size:
+                raise ValueError(
+                    f"leaf {name!r} has shape {leaves[name].shape}; group {mark.group!r} has "
+                    f"{sizes[mark.group]} units"
+                )
+    moved = [mark for marks in marked.values() for mark in marks if mark.group is not None]
+    scaled = {mark.group for mark in moved if mark.scale is not None}
+    signed = {mark.group for mark in moved if mark.sign is not None}
     return SymmetrySpec(
         groups=tuple(
             Group(name, size, num_scales=int(name in scaled), num_signs=int(name in signed))
             for name, size in sizes.items()
         ),
-        leaves=tuple(described),
+        leaves=tuple(
+            Leaf(name, tuple(leaves[name].shape), tuple((_factor(mark, scaled, signed),) for mark in marks))
+            for name, marks in marked.items()
+        ),
     )
 
 
-def _check_axes(
-    name: str, shape: tuple[int, ...], axes: Axes, scales: Axes, signs: Axes, sizes: dict[str, int]
-) -> None:
-    """One mark per axis, and every group of one size, which is noted in `sizes`."""
-    for marks in (axes, scales, signs):
-        if name in marks and len(marks[name]) != len(shape):
-            raise ValueError(f"leaf {name!r} has {len(shape)} axes; the spec names {len(marks[name])}")
-    for size, group in zip(shape, axes.get(name, ()), strict=False):
-        if group is not None and sizes.setdefault(group, size) != size:
-            raise ValueError(f"leaf {name!r} has shape {shape}; group {group!r} has {sizes[group]} units")
+class _Mark(NamedTuple):
+    """What is said about one axis."""
+
+    size: int
+    group: str | None
+    scale: str | None
+    sign: str | None
 
 
-def _marked_groups(axes: Axes, marks: Axes) -> set[str]:
-    return {
-        group
-        for name, leaf_marks in marks.items()
-        for group, mark in zip(axes.get(name, ()), leaf_marks, strict=False)
-        if mark is not None and group is not None
-    }
+def _marks(name: str, shape: tuple[int, ...], tables: tuple[Axes, ...]) -> list[_Mark]:
+    for table in tables:
+        if name in table and len(table[name]) != len(shape):
+            raise ValueError(
+                f"leaf {name!r} has shape {shape}, so it needs {len(shape)} marks; got {table[name]}"
+            )
+    columns = [table.get(name, (None,) * len(shape)) for table in tables]
+    return [_Mark(*marks) for marks in zip(shape, *columns, strict=True)]
 
 
-def _word(
-    size: int, group: str | None, scale: str | None, sign: str | None, is_scaled: bool, is_signed: bool
-) -> Word:
-    if scale not in (None, "+", "-"):
-        raise ValueError(f"a scale mark is '+', '-' or None, not {scale!r}")
-    if sign not in (None, "±"):
-        raise ValueError(f"a sign mark is '±' or None, not {sign!r}")
-    exponent = {"+": Fraction(1), "-": Fraction(-1), None: Fraction(0)}[scale]
-    return (
-        Factor(
-            size,
-            group,
-            scales=(exponent,) if is_scaled else (),
-            signs=(int(sign is not None),) if is_signed else (),
-        ),
+def _factor(mark: _Mark, scaled: set, signed: set) -> Factor:
+    if mark.scale not in EXPONENTS:
+        raise ValueError(f"a mark in scales must be '+', '-' or None; got {mark.scale!r}")
+    if mark.sign not in (None, "±"):
+        raise ValueError(f"a mark in signs must be '±' or None; got {mark.sign!r}")
+    return Factor(
+        mark.size,
+        mark.group,
+        scales=(EXPONENTS[mark.scale],) if mark.group in scaled else (),
+        signs=(int(mark.sign is not None),) if mark.group in signed else (),
     )

@@ -4,7 +4,8 @@ Discovered specs say so themselves (`Factor.role`). For specs written by hand th
 decides, and without one the layout: a weight array writes the units of its last axis.
 """
 
-from symbnn.symmetry.spec.spec import Factor, Leaf, Segments, SymmetrySpec, Word, parts
+from symbnn.symmetry.spec.spec import Factor, Leaf, SymmetrySpec
+from symbnn.symmetry.spec.words import pieces
 
 STATISTICS = "batch_stats"
 """Flax's collection of running statistics."""
@@ -29,7 +30,7 @@ def is_bias(leaf: Leaf) -> bool:
 
 
 def is_weight(leaf: Leaf) -> bool:
-    """Whether the leaf is trained: running statistics are moved along, but they are no weights."""
+    """Whether the leaf is trained: running statistics are not, though they move along."""
     return not leaf.shift and leaf.name.split("/", 1)[0] != STATISTICS
 
 
@@ -50,7 +51,7 @@ def depth_order(spec: SymmetrySpec) -> tuple[str, ...]:
     groups = {group.name for group in spec.groups}
     before: dict[str, set[str]] = {group.name: set() for group in spec.groups}
     for leaf in spec.leaves:
-        for factors in piece_factors(leaf.axes):
+        for factors in pieces(leaf.axes):
             writes = producing_axes(factors)
             moved = [(f.group, is_written) for f, is_written in zip(factors, writes, strict=True) if f.group]
             read = {name for name, is_written in moved if not is_written} & groups
@@ -65,19 +66,6 @@ def depth_order(spec: SymmetrySpec) -> tuple[str, ...]:
         for predecessors in before.values():
             predecessors.discard(name)
     return tuple(order)
-
-
-def piece_factors(axes: tuple[Word, ...]) -> list[tuple[Factor, ...]]:
-    """Factors of the pieces of a leaf, in the order of `pieces.split`, without an array."""
-    slices = parts(axes)
-    if slices != (axes,):
-        return [factors for words in slices for factors in piece_factors(words)]
-    flat = [factor for word in axes for factor in word]
-    for axis, factor in enumerate(flat):
-        if isinstance(factor, Segments):
-            before, after = [(f,) for f in flat[:axis]], [(f,) for f in flat[axis + 1 :]]
-            return [factors for word in factor.words for factors in piece_factors((*before, word, *after))]
-    return [tuple(flat)]  # type: ignore[arg-type]
 
 
 def _produces(factor: Factor, is_last: bool) -> bool:

@@ -1,16 +1,10 @@
 """What is known about the symmetries of a network: a frozen, hashable, jit-static description.
 
-An axis of a weight array is a *word*: a row-major product of factors. A factor is either an atom, `size`
-positions that one group relabels, or a sum of words laid end to end (concatenation). A hidden layer that is
-flattened after a convolution has the word (height·width)·channels; the input of a layer after a skip
-connection has the word (encoder + decoder). An array that holds several layers and is only ever read slice by
-slice (`W[0]`, `W[1]`) has words for every slice.
-
-A group's permutation may vary *over* other groups (one per expert, head, scanned layer, convolution group):
-its array is then indexed by them first.
+Every axis of a weight array has a word (`words`), whose atoms say which group relabels them and with what
+exponents they are rescaled and flipped. A group's permutation may vary *over* other groups (one per expert,
+head, scanned layer, convolution group): its array is then indexed by them first.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -19,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from symbnn import tree
+from symbnn.symmetry.spec.words import Word, atoms, slices, word_size
 from symbnn.types import Params
 
 Role = Literal["produces", "consumes", "both"]
@@ -55,36 +50,6 @@ class Factor:
 
 
 @dataclass(frozen=True)
-class Segments:
-    """Words laid end to end along one axis."""
-
-    words: tuple["Word", ...]
-
-    @property
-    def size(self) -> int:
-        """Total length."""
-        return sum(word_size(word) for word in self.words)
-
-
-@dataclass(frozen=True)
-class Slices:
-    """Slices of an array along its first axis, each with words of its own for all axes.
-
-    It is the only factor of the first axis; the words of the other axes then say no more than their lengths.
-    """
-
-    parts: tuple[tuple["Word", ...], ...]
-
-    @property
-    def size(self) -> int:
-        """Length of the first axis."""
-        return sum(word_size(part[0]) for part in self.parts)
-
-
-Word = tuple[Factor | Segments | Slices, ...]
-
-
-@dataclass(frozen=True)
 class Leaf:
     """One weight array. `shift` ε: the scalings act on `leaf + ε` (a BatchNorm variance)."""
 
@@ -95,7 +60,7 @@ class Leaf:
 
     def factors(self) -> Iterator[tuple[int, Factor]]:
         """Every atom with the axis it lies on."""
-        for words in parts(self.axes):
+        for words in slices(self.axes):
             for axis, word in enumerate(words):
                 for factor in atoms(word):
                     yield axis, factor
@@ -127,19 +92,25 @@ class SymmetrySpec:
         for group in self.groups:
             missing = [name for name in group.over if name not in seen]
             if missing:
-                raise ValueError(f"group {group.name!r} varies over {missing}, which do not come before it")
+                raise ValueError(
+                    f"group {group.name!r} varies over {missing}, which must be listed before it"
+                )
             seen[group.name] = group.size
         for leaf in self.leaves:
-            shapes = [tuple(map(word_size, words)) for words in (leaf.axes, *parts(leaf.axes))]
+            shapes = [tuple(map(word_size, words)) for words in (leaf.axes, *slices(leaf.axes))]
             if shapes[0] != leaf.shape or any(shape[1:] != leaf.shape[1:] for shape in shapes):
                 raise ValueError(
-                    f"leaf {leaf.name!r}: words {leaf.axes} do not multiply to shape {leaf.shape}"
+                    f"leaf {leaf.name!r} has shape {leaf.shape}; its words {leaf.axes} describe {shapes[0]}"
                 )
             for axis, factor in leaf.factors():
                 if factor.group is not None and seen.get(factor.group) != factor.size:
                     raise ValueError(
                         f"leaf {leaf.name!r} axis {axis} has {factor.size} units of group {factor.group!r}, "
-                        f"which has {seen.get(factor.group)}"
+                        + (
+                            f"which has {seen[factor.group]}"
+                            if factor.group in seen
+                            else "which is not listed"
+                        )
                     )
 
     def group(self, name: str) -> Group:
@@ -162,47 +133,19 @@ class SymmetrySpec:
         return explain(self)
 
 
-def word_size(word: Word) -> int:
-    """Length of the axis that a word describes."""
-    return math.prod(factor.size for factor in word)
-
-
-def parts(axes: tuple[Word, ...]) -> tuple[tuple[Word, ...], ...]:
-    """The words of every slice of an array; of the whole where it has none."""
-    first = axes[0][0] if axes and axes[0] else None
-    return first.parts if isinstance(first, Slices) else (axes,)
-
-
-def atoms(word: Word) -> Iterator[Factor]:
-    """The atoms of a word, depth first."""
-    for factor in word:
-        if isinstance(factor, Segments | Slices):
-            for inner in _words(factor):
-                yield from atoms(inner)
-        else:
-            yield factor
-
-
-def _words(factor: Segments | Slices) -> Iterator[Word]:
-    for part in (factor.words,) if isinstance(factor, Segments) else factor.parts:
-        yield from part
-
-
 def check_params(spec: SymmetrySpec, params: Params, *, num_leading: int = 0) -> None:
     """`ValueError` naming the first leaf of `params` that does not fit the spec.
 
-    `num_leading` axes in front of every leaf (samples) are passed over.
+    The first `num_leading` axes of every leaf, those of samples, may have any length.
     """
     leaves: dict[str, Any] = tree.named_leaves(params)
     expected = {leaf.name: leaf.shape for leaf in spec.leaves}
     if leaves.keys() != expected.keys():
         missing = sorted(expected.keys() - leaves.keys())
         unknown = sorted(leaves.keys() - expected.keys())
-        raise ValueError(f"params do not match the spec: missing leaves {missing}, unknown leaves {unknown}")
+        raise ValueError(f"params do not fit the spec: missing leaves {missing}, unknown leaves {unknown}")
     for name, leaf in leaves.items():
         shape = np.shape(leaf)
         if shape[num_leading:] != expected[name] or len(shape) < num_leading:
-            raise ValueError(
-                f"leaf {name!r} has shape {shape}; the spec expects {expected[name]}"
-                + (f" after {num_leading} leading axes" if num_leading else "")
-            )
+            wanted = ", ".join([*["samples"] * num_leading, *map(str, expected[name])])
+            raise ValueError(f"leaf {name!r} has shape {shape}; the spec expects ({wanted})")

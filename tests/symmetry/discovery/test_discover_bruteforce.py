@@ -16,8 +16,8 @@ import pytest
 from jax import lax
 
 from symbnn import symmetry
-from symbnn.symmetry.group.act import Element
-from tests.symmetry.cases import batch_norm, bn, draw
+from symbnn.symmetry.group import Element
+from tests.symmetry.cases.base import batch_norm, bn, draw
 
 BATCH, INPUTS = 4, 2
 

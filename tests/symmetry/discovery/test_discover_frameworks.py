@@ -13,7 +13,8 @@ from flax import linen as nn
 from flax import nnx
 
 from symbnn import symmetry
-from tests.symmetry.cases import draw, inputs, is_shape, summary
+from tests.symmetry.cases import draw, inputs, summary
+from tests.symmetry.cases.base import is_shape
 
 IMAGE, VECTOR = (2, 6, 6, 3), (4, 3)
 MLP = [(5, (), 0, 1), (6, (), 1, 0)]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from symbnn import symmetry, tree
-from symbnn.symmetry.spec.spec import Factor, Group, Leaf, SymmetrySpec
+from symbnn.symmetry.spec import Factor, Group, Leaf, SymmetrySpec
 from tests.networks import layer_name, mlp_apply, mlp_params, mlp_spec
 
 SIZES = (6, 5, 4, 3)
@@ -213,5 +213,5 @@ def test_bad_input_is_named():
     broken = params | {"out": params["out"] | {"kernel": params["out"]["kernel"].at[0, 0].set(jnp.nan)}}
     with pytest.raises(ValueError, match="'out/kernel' has values that are not finite"):
         symmetry.balance(spec, broken)
-    with pytest.raises(ValueError, match="no scaling generators"):
+    with pytest.raises(ValueError, match="no group of the spec can be rescaled"):
         symmetry.balance(mlp_spec(SIZES, params), params)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from symbnn import symmetry
 from tests.networks import mlp_apply, mlp_params, mlp_spec
-from tests.symmetry.group.test_group import experts_spec, random_params
+from tests.symmetry.specs import experts_spec, random_params
 
 SIZES = (5, 4, 4, 3)
 
@@ -55,30 +55,12 @@ def test_canonical_point_with_ties():
 
 def test_canonical_point_of_units_inside_others():
     """Hidden units of each expert, then the experts."""
-    params = {"gate": jnp.ones((2, 3)), "up": jnp.ones((3, 2, 4)), "down": jnp.ones((3, 4, 2))}
-    params = {
-        name: jax.random.normal(jax.random.fold_in(jax.random.key(0), i), leaf.shape)
-        for i, (name, leaf) in enumerate(params.items())
-    }
-    spec = experts_only()
+    spec = experts_spec()
+    params = random_params(spec, 0)
     canonical = symmetry.canonicalise(spec, params)
     for seed in range(3):
         moved = symmetry.act(spec, symmetry.random_element(spec, jax.random.key(seed)), params)
         assert_close(symmetry.canonicalise(spec, moved), canonical)
-
-
-def experts_only():
-    from symbnn.symmetry.spec.spec import Factor, Group, Leaf, SymmetrySpec
-
-    expert, hidden = Factor(3, "expert"), Factor(4, "hidden")
-    return SymmetrySpec(
-        groups=(Group("expert", 3), Group("hidden", 4, over=("expert",))),
-        leaves=(
-            Leaf("down", (3, 4, 2), ((expert,), (hidden,), (Factor(2),))),
-            Leaf("gate", (2, 3), ((Factor(2),), (expert,))),
-            Leaf("up", (3, 2, 4), ((expert,), (Factor(2),), (hidden,))),
-        ),
-    )
 
 
 @pytest.mark.slow
@@ -105,46 +87,12 @@ def test_normalise_does_not_depend_on_the_scales_it_starts_from():
         assert_close(symmetry.normalise(spec, scaled), symmetry.normalise(spec, params))
 
 
-@pytest.mark.parametrize(
-    ("key", "statistic"),
-    [
-        ("first", lambda kernel: kernel[0]),
-        ("max", lambda kernel: kernel.max(axis=0)),
-        ("mean", lambda kernel: kernel.mean(axis=0)),
-        ("median", lambda kernel: jnp.median(kernel, axis=0)),
-        ("mass", lambda kernel: jnp.sum(kernel**2, axis=0)),
-    ],
-)
-def test_sorted_units_descend_and_do_not_depend_on_the_labels(key, statistic):
-    params = mlp_params(SIZES, jax.random.key(0))
-    spec = mlp_spec(SIZES, params)
-    ordered = symmetry.sort_units(spec, params, key=key)
-    for layer in ("hidden0", "hidden1"):
-        assert np.all(np.diff(statistic(ordered[layer]["kernel"])) <= 0)
-    moved = symmetry.act(spec, symmetry.random_element(spec, jax.random.key(1)), params)
-    assert_close(symmetry.sort_units(spec, moved, key=key), ordered, rtol=1e-6)
-    inputs = jax.random.normal(jax.random.key(2), (6, SIZES[0]))
-    assert_close(mlp_apply(ordered, inputs), mlp_apply(params, inputs), rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.slow
-def test_sorting_goes_through_fibred_groups():
-    spec = experts_spec()
-    params = random_params(spec, 0)
-    element = symmetry.random_element(spec, jax.random.key(1))
-    moved = symmetry.act(spec, symmetry.identity(spec)._replace(permutations=element.permutations), params)
-    ordered = symmetry.sort_units(spec, params, key="mass")
-    assert_close(symmetry.sort_units(spec, moved, key="mass"), ordered, rtol=1e-6)
-
-
 def test_bad_input_is_named():
     params = mlp_params(SIZES, jax.random.key(0))
     spec = mlp_spec(SIZES, params, scales=True)
-    with pytest.raises(ValueError, match="unknown sort key 'means'; did you mean 'mean'"):
-        symmetry.sort_units(spec, params, key="means")
     with pytest.raises(ValueError, match="unknown statistic"):
         symmetry.normalise(spec, params, statistic="variance")
-    with pytest.raises(ValueError, match="scale must be positive, got 0"):
+    with pytest.raises(ValueError, match="scale must be positive; got 0"):
         symmetry.normalise(spec, params, scale=0.0)
     with pytest.raises(ValueError, match="missing leaves"):
         symmetry.canonicalise(spec, {"out": params["out"]})

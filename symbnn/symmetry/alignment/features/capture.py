@@ -20,8 +20,8 @@ from jax.extend import core
 
 from symbnn.symmetry.alignment.features.weights import ACTIVATION, Arrays, Features, is_moved, plain_leaf
 from symbnn.symmetry.program import BODY_OF_CALL
-from symbnn.symmetry.spec.blocks import cut_words, split
-from symbnn.symmetry.spec.spec import Factor, Leaf, Slices, SymmetrySpec, Word, word_size
+from symbnn.symmetry.spec import Factor, Leaf, Slices, SymmetrySpec, Word, split, word_size
+from symbnn.symmetry.spec.blocks import cut_words
 from symbnn.types import Params, Samples
 
 Apply = Callable[[Params, jax.Array], Any]
@@ -54,8 +54,8 @@ def activation_features(spec: SymmetrySpec, apply: Apply, params: Params, inputs
     missing = [group.name for group in spec.groups if group.name not in captured]
     if missing:
         raise ValueError(
-            f"no activation of groups {missing} found in the network (they may live inside a while loop or a "
-            "branch); pass activations=, a function that returns them by group"
+            f"no activations of groups {missing} were found in the network (they may be inside a while loop "
+            "or a branch); pass activations=, a function that returns activations by group"
         )
     return Features(tuple(leaves), lambda samples: _extract(spec, apply, samples, inputs))
 

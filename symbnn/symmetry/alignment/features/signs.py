@@ -20,8 +20,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from symbnn.symmetry.group.act import Element
-from symbnn.symmetry.spec.spec import Leaf, SymmetrySpec
+from symbnn.symmetry.group import Element
+from symbnn.symmetry.spec import Leaf, SymmetrySpec
 
 Parity = tuple[int, ...]
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from symbnn.symmetry.alignment.features.weights import ACTIVATION, Arrays, Features, plain_leaf
 from symbnn.symmetry.numerics import length
-from symbnn.symmetry.spec.spec import Factor, Leaf, SymmetrySpec
+from symbnn.symmetry.spec import Factor, Leaf, SymmetrySpec
 from symbnn.types import Params, Samples
 
 Activations = Callable[[Params, jax.Array], Mapping[str, jax.Array]]
@@ -41,16 +41,17 @@ def hooked_features(
     shapes = jax.eval_shape(activations, params, inputs)
     missing = [group.name for group in spec.groups if group.name not in shapes]
     if missing:
-        raise ValueError(f"activations() returned no groups {missing}; it returned {sorted(shapes)}")
+        raise ValueError(
+            f"activations= must return every group; it returned {sorted(shapes)} and not {missing}"
+        )
     leaves = []
     for group in spec.groups:
         expected = spec.shape(group)
         shape = tuple(shapes[group.name].shape)
         if shape[1:] != expected:
             raise ValueError(
-                f"activations of group {group.name!r} have shape {shape}; expected (inputs, "
-                + ", ".join(map(str, expected))
-                + ")"
+                f"activations of group {group.name!r} must have shape (inputs, "
+                f"{', '.join(map(str, expected))}); got {shape}"
             )
         named = zip(expected, (*group.over, group.name), strict=True)
         leaves.append(
@@ -88,6 +89,6 @@ def _free_axes(leaf: Leaf, groups: set[str]) -> tuple[int, ...]:
 def _standardised(array: jax.Array, axes: tuple[int, ...]) -> jax.Array:
     centred = array - jnp.mean(array, axis=axes, keepdims=True)
     spread = length(centred, axes, keepdims=True)
-    # Rounding leaves a constant unit a length of about 1e-7 times its value: that is no signal.
+    # Rounding leaves a constant unit a length of about 1e-7 times its value, which means nothing.
     scale = length(array, axes, keepdims=True)
     return jnp.where(spread > 1e-5 * scale, centred / jnp.where(spread > 0, spread, 1), 0)

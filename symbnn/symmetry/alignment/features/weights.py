@@ -16,13 +16,12 @@ import jax.numpy as jnp
 
 from symbnn import tree
 from symbnn.symmetry.numerics import unit_of
-from symbnn.symmetry.spec.blocks import split
-from symbnn.symmetry.spec.layer_order import piece_factors, producing_axes
-from symbnn.symmetry.spec.spec import Factor, Leaf, SymmetrySpec
+from symbnn.symmetry.spec import Factor, Leaf, SymmetrySpec, pieces, split
+from symbnn.symmetry.spec.layer_order import producing_axes
 from symbnn.types import Params, Samples
 
 ACTIVATION = "activation"
-"""Name of features that are no weights."""
+"""Name of the features that are activations."""
 
 Arrays = tuple[jax.Array, ...]
 
@@ -43,7 +42,7 @@ def weight_features(spec: SymmetrySpec, params: Params) -> Features:
         plain_leaf(leaf.name, factors)
         for leaf in spec.leaves
         if leaf.name in floating
-        for factors in piece_factors(leaf.axes)
+        for factors in pieces(leaf.axes)
         if is_moved(spec, factors)
     )
     return Features(leaves, lambda samples: _weight_pieces(spec, floating, samples))
@@ -63,10 +62,7 @@ def plain_leaf(name: str, factors: tuple[Factor, ...]) -> Leaf:
     plain = tuple(
         (
             Factor(
-                factor.size,
-                factor.group,
-                signs=factor.signs,
-                role="produces" if is_written else "consumes",
+                factor.size, factor.group, signs=factor.signs, role="produces" if is_written else "consumes"
             ),
         )
         for factor, is_written in zip(factors, producing_axes(factors), strict=True)
@@ -92,8 +88,8 @@ def _weight_pieces(spec: SymmetrySpec, floating: frozenset[str], samples: Sample
 
 
 def _moved_pieces(spec: SymmetrySpec, leaf: Leaf, array: jax.Array) -> list[jax.Array]:
-    described = piece_factors(leaf.axes)
+    described = pieces(leaf.axes)
     # Sums of squares of float16 weights overflow at 65,504.
     array = array.astype(jnp.promote_types(array.dtype, jnp.float32))
-    pieces = jax.vmap(lambda one: [piece.array for piece in split(leaf.axes, one)])(array)
-    return [piece for factors, piece in zip(described, pieces, strict=True) if is_moved(spec, factors)]
+    arrays = jax.vmap(lambda one: [piece.array for piece in split(leaf.axes, one)])(array)
+    return [piece for factors, piece in zip(described, arrays, strict=True) if is_moved(spec, factors)]

@@ -10,22 +10,25 @@ each then has one assignment, against readers that are settled already.
 
 import numpy as np
 
+from symbnn.symmetry.alignment.features import Arrays, Features, weight_features
 from symbnn.symmetry.alignment.features.signs import best_signs, sign_key, with_signs
-from symbnn.symmetry.alignment.features.weights import ACTIVATION, Arrays, Features, weight_features
+from symbnn.symmetry.alignment.features.weights import ACTIVATION
 from symbnn.symmetry.alignment.search.descent import Descent
 from symbnn.symmetry.alignment.search.problem import (
+    Chunk,
     Problem,
+    Search,
     by_parity,
     cost_blocks,
-    groups_only,
     having,
     identity_permutations,
     on_device,
+    plain_problem,
     restricted,
 )
 from symbnn.symmetry.alignment.search.steps import chosen_signs, follow, solve
+from symbnn.symmetry.spec import SymmetrySpec
 from symbnn.symmetry.spec.layer_order import depth_order
-from symbnn.symmetry.spec.spec import SymmetrySpec
 from symbnn.types import Params, Samples
 
 
@@ -39,20 +42,13 @@ def contribution_features(spec: SymmetrySpec, activations: Features, params: Par
     return Features((*activations.leaves, *weights.leaves), extract)
 
 
-def match_contributions(
-    spec: SymmetrySpec,
-    features: Features,
-    targets: Arrays,
-    arrays: Arrays,
-    *,
-    solver: str = "auto",
-) -> Descent:
-    """Permutations of a chunk of networks, one group at a time from output to input."""
-    problem = Problem(groups_only(spec), features.leaves, targets, arrays, {}, solver)
+def match_contributions(search: Search, chunk: Chunk) -> Descent:
+    """Permutations of a chunk of networks, one group at a time from output to input: a start adds nothing."""
+    problem = plain_problem(chunk, search.solver)
     permutations = identity_permutations(problem.spec, problem.num_items)
     everything = np.arange(problem.num_items)
     value = np.zeros(problem.num_items)
-    for name in reversed(depth_order(spec)):
+    for name in reversed(depth_order(chunk.spec)):
         current = on_device(permutations)
         similar, outgoing = (
             by_parity(_part(problem, name, is_activation=is_activation), name)

@@ -3,7 +3,7 @@
 With every network moved by its current element, cost[i, j] is the inner product of what the target holds at
 unit i with what the network holds at unit j, over every feature that has the group. Choosing σ gains exactly
 Σ_i cost[i, σ(i)] − cost[i, i] when each feature has the group once. Where a feature has it twice (recurrent
-weights) the sum over both occurrences is the gradient of a quadratic objective. Features of different parity
+weights) the sum over both axes_with is the gradient of a quadratic objective. Features of different parity
 (`signs`) have costs of their own.
 """
 
@@ -13,23 +13,23 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from symbnn.symmetry.alignment.features.signs import Parity, character, element_of, sign_key
-from symbnn.symmetry.alignment.features.weights import Arrays
-from symbnn.symmetry.group.act import act_leaf
-from symbnn.symmetry.spec.spec import Group, Leaf, SymmetrySpec
+from symbnn.symmetry.alignment.features import Arrays, element_of
+from symbnn.symmetry.alignment.features.signs import Parity, character, sign_key
+from symbnn.symmetry.group import act_leaf
+from symbnn.symmetry.spec import Group, Leaf, SymmetrySpec
 
-Permutations = dict[str, jax.Array]
+DevicePermutations = dict[str, jax.Array]
 """By group; signs are kept beside them (`signs.sign_key`)."""
 
 
-def occurrences(leaf: Leaf, group: str) -> list[int]:
+def axes_with(leaf: Leaf, group: str) -> list[int]:
     """Axes of a feature that carry the group."""
     return [axis for axis, factor in leaf.factors() if factor.group == group]
 
 
 def is_simple(spec: SymmetrySpec, leaves: tuple[Leaf, ...], group: str) -> bool:
     """Whether the objective is linear in the group's permutation and no other group varies over it."""
-    return all(len(occurrences(leaf, group)) <= 1 for leaf in leaves) and not any(
+    return all(len(axes_with(leaf, group)) <= 1 for leaf in leaves) and not any(
         group in other.over for other in spec.groups
     )
 
@@ -43,7 +43,7 @@ def block_cost(
     arrays: Arrays,
     fixed: Float[Array, "items *over n n"] | None,
     index: Int[Array, " b"],
-    permutations: Permutations,
+    permutations: DevicePermutations,
     odd: Parity = (),
 ) -> Float[Array, "b *over n n"]:
     """Cost of `group` for the networks at `index`; `fixed` adds what does not depend on other groups.
@@ -68,7 +68,7 @@ def block_cost(
     return cost * character(odd, jnp.moveaxis(own_signs, 1, 0)).astype(cost.dtype)[..., None, :]
 
 
-def moved_feature(spec: SymmetrySpec, leaf: Leaf, moves: Permutations, arrays: jax.Array) -> jax.Array:
+def moved_feature(spec: SymmetrySpec, leaf: Leaf, moves: DevicePermutations, arrays: jax.Array) -> jax.Array:
     """A feature of several networks, each moved by its permutations and signs."""
     return jax.vmap(lambda move, one: act_leaf(spec, element_of(move), leaf, one))(moves, arrays)
 
@@ -77,7 +77,7 @@ def pair_cost(spec: SymmetrySpec, leaf: Leaf, group: Group, target: jax.Array, m
     """Inner products of the group's units in one feature, summed over the axes that carry it."""
     axes = [factor.group for _, factor in leaf.factors()]
     total = None
-    for axis in occurrences(leaf, group.name):
+    for axis in axes_with(leaf, group.name):
         left, right = list(range(len(axes))), list(range(len(axes)))
         right[axis] = len(axes)
         over = [axes.index(name) for name in group.over]
@@ -101,11 +101,11 @@ def inner_product(
     leaves: tuple[Leaf, ...],
     targets: Arrays,
     arrays: Arrays,
-    permutations: Permutations,
+    permutations: DevicePermutations,
 ) -> Float[Array, " items"]:
     """Σ_features ⟨target, g · array⟩ of every network."""
 
-    def one(one_permutations: Permutations, one_arrays: Arrays) -> jax.Array:
+    def one(one_permutations: DevicePermutations, one_arrays: Arrays) -> jax.Array:
         element = element_of(one_permutations)
         return sum(
             (

@@ -10,21 +10,30 @@ at first, and descent ends in a worse optimum.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
+import jax
 import numpy as np
 
+from symbnn import keys
 from symbnn.symmetry.alignment.search.cost import is_simple
 from symbnn.symmetry.alignment.search.problem import (
+    Chunk,
     HostPermutations,
     Problem,
+    Search,
     groups_of,
     having,
     identity_permutations,
+    make_problem,
     objective,
     restricted,
 )
 from symbnn.symmetry.alignment.search.steps import improve
+from symbnn.symmetry.group import random_element
+from symbnn.symmetry.spec.layer_order import depth_order
+from symbnn.types import Key
 
 # Relative gains below this are rounding of float32 sums.
 ROUNDING = 1e-6
@@ -39,13 +48,21 @@ class Descent(NamedTuple):
     converged: np.ndarray
 
 
+def by_descent(search: Search, chunk: Chunk) -> Descent:
+    """Descent from the start, then from the identity, then from random permutations in random order."""
+    problem = make_problem(chunk, search.solver)
+    order = depth_order(chunk.spec)
+    run = partial(descend, problem, max_sweeps=search.max_sweeps, tolerance=search.tolerance)
+    best = run(settle(problem, order) if chunk.start is None else chunk.start, order=order)
+    unmoved = identity_permutations(problem.spec, problem.num_items)
+    for restart in range(search.restarts):
+        first, shuffled = _restart(problem, search.key, restart) if restart else (unmoved, order)
+        best = _better(best, run(first, order=shuffled))
+    return best
+
+
 def descend(
-    problem: Problem,
-    start: HostPermutations,
-    *,
-    order: Sequence[str],
-    max_sweeps: int,
-    tolerance: float,
+    problem: Problem, start: HostPermutations, *, order: Sequence[str], max_sweeps: int, tolerance: float
 ) -> Descent:
     """Sweeps over the groups in `order` until no assignment gains more than `tolerance` relative.
 
@@ -91,7 +108,49 @@ def settle(problem: Problem, order: Sequence[str]) -> HostPermutations:
     return permutations
 
 
+def joined(results: Sequence[Descent]) -> Descent:
+    """Results of several chunks as one; a network that ended early keeps its last objective."""
+    sweeps = max(len(result.objective) for result in results)
+    return Descent(
+        {
+            name: np.concatenate([result.permutations[name] for result in results])
+            for name in results[0].permutations
+        },
+        np.concatenate([_extended(result.objective, sweeps) for result in results], axis=1),
+        np.concatenate([result.converged for result in results]),
+    )
+
+
+def _extended(objective: np.ndarray, sweeps: int) -> np.ndarray:
+    """The history of an objective with its last row repeated up to that many rows."""
+    return np.concatenate([objective, np.repeat(objective[-1:], sweeps - len(objective), axis=0)])
+
+
 def _neighbours(problem: Problem, group: str) -> set[str]:
     """Groups whose cost changes with this one's permutation."""
     near = set[str]().union(*(groups_of(problem.spec, problem.leaves[i]) for i in having(problem, group)))
     return near - {group} if is_simple(problem.spec, problem.leaves, group) else near
+
+
+def _restart(problem: Problem, key: Key | None, restart: int) -> tuple[HostPermutations, Sequence[str]]:
+    key = jax.random.fold_in(jax.random.key(0) if key is None else key, restart)
+    all_keys = jax.random.split(keys.named(key, "start"), problem.num_items)
+    drawn = jax.vmap(lambda one: random_element(problem.spec, one).permutations)(all_keys)
+    names = [group.name for group in problem.spec.groups]
+    shuffled = np.asarray(jax.random.permutation(keys.named(key, "order"), len(names)))
+    return {name: np.array(value, np.int32) for name, value in drawn.items()}, [names[i] for i in shuffled]
+
+
+def _better(a: Descent, b: Descent) -> Descent:
+    """For every network the descent that ended higher."""
+    is_b = b.objective[-1] > a.objective[-1]
+    sweeps = max(len(a.objective), len(b.objective))
+
+    def chosen(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.where(is_b.reshape(-1, *[1] * (x.ndim - 1)), y, x)
+
+    return Descent(
+        {name: chosen(value, b.permutations[name]) for name, value in a.permutations.items()},
+        np.where(is_b, _extended(b.objective, sweeps), _extended(a.objective, sweeps)),
+        chosen(a.converged, b.converged),
+    )

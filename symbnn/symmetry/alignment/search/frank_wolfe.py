@@ -16,63 +16,47 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from symbnn.symmetry.alignment.features import Arrays
 from symbnn.symmetry.alignment.features.signs import Parity, best_signs, character, parity, sign_key
-from symbnn.symmetry.alignment.features.weights import Arrays
 from symbnn.symmetry.alignment.search.assignment import assign
-from symbnn.symmetry.alignment.search.problem import HostPermutations, groups_of, groups_only
+from symbnn.symmetry.alignment.search.problem import Chunk, HostPermutations, Search, groups_of, groups_only
 from symbnn.symmetry.alignment.search.steps import chosen_signs
-from symbnn.symmetry.spec.spec import Group, Leaf, SymmetrySpec
+from symbnn.symmetry.spec import Group, Leaf, SymmetrySpec
 
 Relaxed = dict[str, jax.Array]
 """Doubly stochastic matrices by group, one for every parity of its features, `(parities, *over, n, n)`: in
 those that are odd every permutation matrix has its signs on it."""
 
 
-def to_reference(
-    spec: SymmetrySpec,
-    leaves: tuple[Leaf, ...],
-    targets: Arrays,
-    arrays: Arrays,
-    *,
-    max_rounds: int,
-    tolerance: float,
-    solver: str,
-) -> HostPermutations:
+def to_reference(search: Search, chunk: Chunk) -> HostPermutations:
     """Permutations of every network that maximise ⟨T, P·x⟩, from the centre of the polytope."""
-    spec = groups_only(spec)
+    spec, solver = groups_only(chunk.spec), search.solver
+    leaves, targets, arrays = chunk.leaves, chunk.targets, chunk.arrays
     items = arrays[0].shape[0]
     relaxed = {group.name: _centre(spec, leaves, group, items) for group in spec.groups}
     steps = jnp.asarray(_nodes(_degree(spec, leaves)))
     value = np.full(items, -np.inf)
-    for _ in range(max_rounds):
+    for _ in range(search.max_rounds):
         slope = _slopes(spec, leaves, targets, arrays, relaxed)
         corner = _vertices(spec, leaves, _rounded(spec, leaves, slope, solver))
         along = np.asarray(_along(spec, leaves, targets, arrays, relaxed, corner, steps), np.float64)
         step, new = _highest(np.asarray(steps, np.float64), along)
         relaxed = _mixed(relaxed, corner, jnp.asarray(step, jnp.float32))
-        if np.all(new - value <= tolerance * np.abs(new)):
+        if np.all(new - value <= search.tolerance * np.abs(new)):
             break
         value = new
     return _rounded(spec, leaves, relaxed, solver)
 
 
-def to_universe(
-    spec: SymmetrySpec,
-    leaves: tuple[Leaf, ...],
-    arrays: Arrays,
-    start: HostPermutations,
-    *,
-    max_rounds: int,
-    tolerance: float,
-    solver: str,
-) -> tuple[HostPermutations, np.ndarray]:
-    """Permutations of every network to a common labelling, and ‖mean‖² of the relaxed nets by round."""
-    spec = groups_only(spec)
+def to_universe(search: Search, chunk: Chunk) -> HostPermutations:
+    """Permutations of every network to a common labelling, from those of the start; targets do not matter."""
+    spec, leaves, arrays, solver = groups_only(chunk.spec), chunk.leaves, chunk.arrays, search.solver
+    assert chunk.start is not None
     items = arrays[0].shape[0]
-    relaxed = _vertices(spec, leaves, start)
+    relaxed = _vertices(spec, leaves, chunk.start)
     steps = jnp.asarray(_nodes(2 * _degree(spec, leaves)))
-    history: list[float] = []
-    for _ in range(max_rounds):
+    value = -np.inf
+    for _ in range(search.max_rounds):
         mean = _relaxed_mean(spec, leaves, arrays, relaxed)
         slope = _slopes(spec, leaves, mean, arrays, relaxed)
         corner = _vertices(spec, leaves, _rounded(spec, leaves, slope, solver))
@@ -84,10 +68,10 @@ def to_universe(
         ]
         step, new = _highest(np.asarray(steps, np.float64), np.array([along]))
         relaxed = _mixed(relaxed, corner, jnp.full(items, step[0], jnp.float32))
-        history.append(float(new[0]))
-        if len(history) > 1 and history[-1] - history[-2] <= tolerance * abs(history[-1]):
+        if new[0] - value <= search.tolerance * abs(new[0]):
             break
-    return _rounded(spec, leaves, relaxed, solver), np.array(history)
+        value = new[0]
+    return _rounded(spec, leaves, relaxed, solver)
 
 
 def relaxed_act(

@@ -8,10 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from symbnn.symmetry.alignment.features import Arrays
 from symbnn.symmetry.alignment.features.signs import Parity, parity, unflipped
-from symbnn.symmetry.alignment.features.weights import Arrays
-from symbnn.symmetry.alignment.search.cost import block_cost, inner_product, is_simple, occurrences
-from symbnn.symmetry.spec.spec import Leaf, SymmetrySpec
+from symbnn.symmetry.alignment.search.cost import axes_with, block_cost, inner_product, is_simple
+from symbnn.symmetry.spec import Leaf, SymmetrySpec
+from symbnn.types import Key
 
 # A block's cost matrices fill about this much memory: enough work for a call, still in the cache's reach.
 BLOCK_BYTES = 16 * 2**20
@@ -20,6 +21,29 @@ SMALL_BLOCK_BYTES = 2**20
 
 HostPermutations = dict[str, np.ndarray]
 """By group; signs are kept beside them (`signs.sign_key`)."""
+
+
+class Search(NamedTuple):
+    """Settings of the search over permutations."""
+
+    restarts: int = 0
+    key: Key | None = None
+    max_sweeps: int = 100
+    max_rounds: int = 50
+    tolerance: float = 1e-4
+    solver: str = "auto"
+
+
+class Chunk(NamedTuple):
+    """Networks that are matched together, and what to."""
+
+    spec: SymmetrySpec
+    leaves: tuple[Leaf, ...]
+    """Descriptions of the features."""
+    targets: Arrays
+    arrays: Arrays
+    """Features of the networks, stacked."""
+    start: HostPermutations | None = None
 
 
 class Problem(NamedTuple):
@@ -40,22 +64,24 @@ class Problem(NamedTuple):
         return self.arrays[0].shape[0]
 
 
-def make_problem(
-    spec: SymmetrySpec, leaves: tuple[Leaf, ...], targets: Arrays, arrays: Arrays, *, solver: str = "auto"
-) -> Problem:
+def make_problem(chunk: Chunk, solver: str) -> Problem:
     """Problem with the costs that never change computed once."""
-    light = groups_only(spec)
-    problem = Problem(light, leaves, targets, arrays, {}, solver)
+    problem = plain_problem(chunk, solver)
     everything = np.arange(problem.num_items)
     fixed = {}
-    for group in light.groups:
+    for group in problem.spec.groups:
         own = _fixed_features(problem, group.name)
         # Worth keeping when it saves a real multiplication: a bias column costs less than reading the cache.
-        if sum(math.prod(leaves[i].shape) for i in own) >= group.size**2:
-            start = on_device(identity_permutations(light, problem.num_items))
+        if sum(math.prod(problem.leaves[i].shape) for i in own) >= group.size**2:
+            start = on_device(identity_permutations(problem.spec, problem.num_items))
             blocks = cost_blocks(restricted(problem, own), group.name, everything, start)
             fixed[group.name] = jnp.concatenate([cost[: len(rows)] for rows, cost in blocks])
     return problem._replace(fixed=fixed)
+
+
+def plain_problem(chunk: Chunk, solver: str = "auto") -> Problem:
+    """Problem without any cost computed yet."""
+    return Problem(groups_only(chunk.spec), chunk.leaves, chunk.targets, chunk.arrays, {}, solver)
 
 
 def cost_blocks(
@@ -135,7 +161,7 @@ def restricted(problem: Problem, features: Sequence[int]) -> Problem:
 
 def having(problem: Problem, group: str) -> list[int]:
     """Features that carry the group."""
-    return [i for i, leaf in enumerate(problem.leaves) if occurrences(leaf, group)]
+    return [i for i, leaf in enumerate(problem.leaves) if axes_with(leaf, group)]
 
 
 def groups_only(spec: SymmetrySpec) -> SymmetrySpec:

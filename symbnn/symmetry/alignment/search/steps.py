@@ -2,8 +2,9 @@
 
 A group that others vary over (heads, experts) is relabelled together with them: for every pair of an outer
 unit of the target and one of the network the inner assignment is solved first, and its value enters the
-outer assignment. Where that is no exact maximum (a feature with two inner groups, or with the group twice) a
-step is taken only if the true objective rises. Signs are chosen pair by pair, along with the assignment.
+outer assignment. Where that is not exactly the maximum (a feature with two inner groups, or with the group
+twice) a step is taken only if the true objective rises. Signs are chosen pair by pair, along with the
+assignment.
 """
 
 import math
@@ -13,21 +14,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from symbnn.symmetry.alignment.features.signs import (
-    Parity,
-    best_signs,
-    element_of,
-    parity,
-    sign_key,
-    unflipped,
-)
-from symbnn.symmetry.alignment.features.weights import Arrays
+from symbnn.symmetry.alignment.features import Arrays, element_of
+from symbnn.symmetry.alignment.features.signs import Parity, best_signs, parity, sign_key, unflipped
 from symbnn.symmetry.alignment.search.assignment import assign
 from symbnn.symmetry.alignment.search.cost import (
-    Permutations,
+    DevicePermutations,
+    axes_with,
     is_simple,
     moved_feature,
-    occurrences,
     pair_cost,
 )
 from symbnn.symmetry.alignment.search.problem import (
@@ -42,8 +36,8 @@ from symbnn.symmetry.alignment.search.problem import (
     on_device,
     restricted,
 )
-from symbnn.symmetry.group.act import Element, compose, identity
-from symbnn.symmetry.spec.spec import Group, Leaf, SymmetrySpec
+from symbnn.symmetry.group import Element, compose, identity
+from symbnn.symmetry.spec import Group, Leaf, SymmetrySpec
 
 
 def improve(
@@ -108,7 +102,7 @@ def _plain_proposals(problem: Problem, group: str, index: np.ndarray, permutatio
         yield rows, {group: step}, gain
 
 
-def _signed_proposals(problem: Problem, group: str, index: np.ndarray, current: Permutations):
+def _signed_proposals(problem: Problem, group: str, index: np.ndarray, current: DevicePermutations):
     found = by_parity(problem, group)
     parts = [cost_blocks(part, group, index, current) for part in found.values()]
     for together in zip(*parts, strict=True):
@@ -172,7 +166,7 @@ def _nested_costs(
     targets: Arrays,
     arrays: Arrays,
     index: jax.Array,
-    permutations: Permutations,
+    permutations: DevicePermutations,
 ) -> tuple[jax.Array, dict[str, dict[Parity, jax.Array]]]:
     """Costs of outer pairs `(b, *over, i, i')` without inner units; of inner pairs for every outer pair.
 
@@ -186,7 +180,7 @@ def _nested_costs(
         present = [group for group in inner if group.name in groups_of(spec, leaf)]
         if not present:
             total = total + pair_cost(spec, leaf, outer, target, moved)
-        elif len(present) == 1 and len(occurrences(leaf, present[0].name)) == 1:
+        elif len(present) == 1 and len(axes_with(leaf, present[0].name)) == 1:
             part = _both_cost(leaf, outer, present[0], target, moved)
             same, odd = costs.setdefault(present[0].name, {}), parity(leaf, present[0].name)
             same[odd] = part + same[odd] if odd in same else part
@@ -226,10 +220,12 @@ def _value(cost: jax.Array, step: jax.Array) -> jax.Array:
 
 
 @partial(jax.jit, static_argnames="spec")
-def _compose(spec: SymmetrySpec, step: Permutations, permutations: Permutations) -> Permutations:
+def _compose(
+    spec: SymmetrySpec, step: DevicePermutations, permutations: DevicePermutations
+) -> DevicePermutations:
     unit = identity(spec)
 
-    def one(one_step: Permutations, current: Permutations) -> Permutations:
+    def one(one_step: DevicePermutations, current: DevicePermutations) -> DevicePermutations:
         further, before = element_of(one_step), element_of(current)
         signs = {name: further.signs.get(name, unit.signs[name]) for name in before.signs}
         step = Element(unit.permutations | further.permutations, {}, signs)

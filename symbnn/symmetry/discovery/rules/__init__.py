@@ -1,10 +1,12 @@
-"""What each primitive does to indices, one small function per primitive; and all that a rule is written with.
+"""Rules: an equation goes in, what its primitive does to indices, scales and signs comes out.
 
-`Alignment`, `Span`, `layout` and `constant_along` say what happens to indices, `equal`, `product` and the
-other relations what happens to positive factors and signs: see `symbnn.symmetry.register_rule`.
+And all that a rule is written with (`register_rule`): `AxisMap`, `Span`, `layout` and `constant_along` say
+what happens to indices; `equal`, `product` and the other relations what happens to factors and signs.
 """
 
 from symbnn.symmetry.discovery.exponent_rules import (
+    EXPONENT_RULES,
+    Exponents,
     Relation,
     equal,
     equal_unless_infinite,
@@ -16,10 +18,12 @@ from symbnn.symmetry.discovery.exponent_rules import (
     quotient,
     zero,
 )
-from symbnn.symmetry.discovery.rules import contract, elementwise, index, reduce, shape
+
+# Imported for their rules: each fills the table.
+from symbnn.symmetry.discovery.rules import contract, index, reduce, shape  # noqa: F401
 from symbnn.symmetry.discovery.rules.base import (
     RULES,
-    Alignment,
+    AxisMap,
     Layout,
     Rule,
     Span,
@@ -29,12 +33,15 @@ from symbnn.symmetry.discovery.rules.base import (
     layout,
 )
 from symbnn.symmetry.discovery.rules.elementwise import elementwise as elementwise_rule
+from symbnn.symmetry.discovery.rules.registry import register_rule
 from symbnn.symmetry.program import Equation, Value
 
 __all__ = [
+    "EXPONENT_RULES",
     "RULES",
-    "Alignment",
+    "AxisMap",
     "Equation",
+    "Exponents",
     "Layout",
     "Relation",
     "Rule",
@@ -43,20 +50,16 @@ __all__ = [
     "Variable",
     "broadcast",
     "constant_along",
-    "contract",
-    "elementwise",
     "elementwise_rule",
     "equal",
     "equal_unless_infinite",
     "first_operands",
     "forget",
-    "index",
     "layout",
     "parallel",
     "power",
     "product",
     "quotient",
-    "reduce",
-    "shape",
+    "register_rule",
     "zero",
 ]

@@ -29,7 +29,7 @@ class Span(NamedTuple):
 Layout = tuple[Span, ...]
 
 
-class Alignment(NamedTuple):
+class AxisMap(NamedTuple):
     """What a rule returns: a layout per operand and per result."""
 
     operands: tuple[Layout, ...]
@@ -40,7 +40,7 @@ class Alignment(NamedTuple):
     """Lengths of the variables that occur in no span of their own."""
 
 
-Rule = Callable[[Equation], Alignment | None]
+Rule = Callable[[Equation], AxisMap | None]
 
 RULES: dict[str, Rule] = {}
 """By primitive name. Filled when `symbnn.symmetry.rules` is imported, and by `register_rule`."""

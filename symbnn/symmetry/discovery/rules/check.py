@@ -4,49 +4,49 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from symbnn.symmetry.discovery.rules.base import Alignment, Layout, Rule, Span, Variable
+from symbnn.symmetry.discovery.rules.base import AxisMap, Layout, Rule, Span, Variable
 from symbnn.symmetry.program import Equation, Value
 
 
 def checked(rule: Rule) -> Rule:
-    """The rule, with a `ValueError` for an alignment that does not fit the equation."""
+    """The rule, with a `ValueError` for an axis map that does not fit the equation."""
 
-    def checking(equation: Equation) -> Alignment | None:
-        alignment = rule(equation)
-        if alignment is not None:
-            check_alignment(equation, alignment)
-        return alignment
+    def checking(equation: Equation) -> AxisMap | None:
+        axis_map = rule(equation)
+        if axis_map is not None:
+            check_axis_map(equation, axis_map)
+        return axis_map
 
     return checking
 
 
-def check_alignment(equation: Equation, alignment: Any) -> None:
-    """`ValueError` naming the primitive, what its equation has, and what the alignment says."""
+def check_axis_map(equation: Equation, axis_map: Any) -> None:
+    """`ValueError` naming the primitive, what its equation has, and what the axis map says."""
     what = f"the rule of primitive {equation.primitive!r}"
-    if not isinstance(alignment, Alignment):
-        raise ValueError(f"{what} must return an Alignment or None; got {type(alignment).__name__}")
-    for side, values, layouts in (
-        ("operand", equation.operands, alignment.operands),
-        ("result", equation.results, alignment.results),
-    ):
-        if len(values) != len(layouts):
-            raise ValueError(f"{what} must describe {len(values)} {side}s; got {len(layouts)} layouts")
-    places = list(_places(equation, alignment))
+    if not isinstance(axis_map, AxisMap):
+        raise ValueError(f"{what} must return an AxisMap or None; got {type(axis_map).__name__}")
+    places = list(_places(what, equation, axis_map))
     for place, value, spans in places:
         _check_axes(what, place, value, spans)
-    sizes = _sizes(what, alignment, places)
+    sizes = _sizes(what, axis_map, places)
     for place, value, spans in places:
         for span in spans:
             _check_length(what, place, value, span, sizes)
-    if unknown := [variable for variable in alignment.pins if variable not in sizes]:
-        raise ValueError(f"{what} pins {unknown}; its layouts have the variables {sorted(map(str, sizes))}")
+    if unknown := [variable for variable in axis_map.pins if variable not in sizes]:
+        raise ValueError(
+            f"{what} pins {unknown}, which none of its layouts has; they have {sorted(map(str, sizes))}"
+        )
 
 
-def _places(equation: Equation, alignment: Alignment) -> Iterator[tuple[str, Value, Layout]]:
+def _places(what: str, equation: Equation, axis_map: AxisMap) -> Iterator[tuple[str, Value, Layout]]:
     for side, values, layouts in (
-        ("operand", equation.operands, alignment.operands),
-        ("result", equation.results, alignment.results),
+        ("operand", equation.operands, axis_map.operands),
+        ("result", equation.results, axis_map.results),
     ):
+        if len(values) != len(layouts):
+            raise ValueError(
+                f"{what} must give a layout for each of {len(values)} {side}s; got {len(layouts)}"
+            )
         for number, (value, spans) in enumerate(zip(values, layouts, strict=True)):
             yield f"{side} {number}", value, spans
 
@@ -58,15 +58,15 @@ def _check_axes(what: str, place: str, value: Value, spans: Layout) -> None:
     is_known = all(0 <= axis < len(value.shape) for axis in named)
     if not is_known or len(set(named)) < len(named) or not set(expected) <= set(named):
         raise ValueError(
-            f"{what} must name every axis of {place} once, which has shape {value.shape}; got axes {named}"
+            f"{what} must name every axis of {place}, shape {value.shape}, exactly once; got axes {named}"
         )
 
 
 def _sizes(
-    what: str, alignment: Alignment, places: list[tuple[str, Value, Layout]]
+    what: str, axis_map: AxisMap, places: list[tuple[str, Value, Layout]]
 ) -> dict[Variable, int | None]:
     """Lengths of variables; None for those that occur only where a value is constant along them."""
-    sizes: dict[Variable, int | None] = {key: int(size) for key, size in alignment.sizes.items()}
+    sizes: dict[Variable, int | None] = {key: int(size) for key, size in axis_map.sizes.items()}
     for place, value, spans in places:
         for span in spans:
             for variable in span.variables:
@@ -88,7 +88,7 @@ def _check_length(what: str, place: str, value: Value, span: Span, sizes: dict[V
     lengths = [sizes[variable] for variable in span.variables]
     if None in lengths:
         missing = [variable for variable in span.variables if sizes[variable] is None]
-        raise ValueError(f"{what} must give the lengths of {missing} in `sizes`, for {place}")
+        raise ValueError(f"{what} must give the lengths of {missing} in `sizes`: {place} needs them")
     known = [length for length in lengths if length is not None]
     total = sum(known) if span.is_sum else math.prod(known)
     expected = math.prod(value.shape[axis] for axis in span.axes)

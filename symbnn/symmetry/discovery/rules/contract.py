@@ -1,13 +1,13 @@
 """Matrix products and convolutions."""
 
-from symbnn.symmetry.discovery.rules.base import Alignment, Span, Variable, layout, rule
+from symbnn.symmetry.discovery.rules.base import AxisMap, Span, Variable, layout, rule
 from symbnn.symmetry.program import Equation
 
-WINDOW = "convolution window"
+WINDOW = "order under a convolution window"
 
 
 @rule("dot_general")
-def dot_general(equation: Equation) -> Alignment:
+def dot_general(equation: Equation) -> AxisMap:
     """Batch and contracted axes are shared; the result has batch, then left, then right free axes."""
     (contract_left, contract_right), (batch_left, batch_right) = equation.params["dimension_numbers"]
     sides: list[list[Variable]] = []
@@ -23,11 +23,11 @@ def dot_general(equation: Equation) -> Alignment:
         sides.append(variables)
     free = [variable for side in sides for variable in side if variable[0] in ("left", "right")]  # type: ignore[index]
     batch = [("batch", number) for number in range(len(batch_left))]
-    return Alignment((layout(sides[0]), layout(sides[1])), (layout([*batch, *free]),))
+    return AxisMap((layout(sides[0]), layout(sides[1])), (layout([*batch, *free]),))
 
 
 @rule("conv_general_dilated")
-def convolution(equation: Equation) -> Alignment | None:
+def convolution(equation: Equation) -> AxisMap | None:
     """Input features are groups × inputs, kernels map inputs to groups × outputs within each group.
 
     Positions keep their order, except under a kernel of length 1 that steps by one over an unpadded axis.
@@ -62,4 +62,4 @@ def convolution(equation: Equation) -> Alignment | None:
         result_spans.append(Span((result_axis,), (result_variable,)))
         if not is_pointwise:
             pins |= dict.fromkeys((("position", number), ("window", number), result_variable), WINDOW)
-    return Alignment((tuple(left_spans), tuple(kernel_spans)), (tuple(result_spans),), pins, sizes)
+    return AxisMap((tuple(left_spans), tuple(kernel_spans)), (tuple(result_spans),), pins, sizes)

@@ -2,95 +2,67 @@
 
 import numpy as np
 
-from symbnn.symmetry.discovery.rules.base import Alignment, Layout, broadcast, constant_along, layout, rule
+from symbnn.symmetry.discovery.rules.base import AxisMap, Layout, broadcast, constant_along, layout, rule
 from symbnn.symmetry.program import Equation
 
 ELEMENTWISE = (
-    *(
-        "add",
-        "sub",
-        "mul",
-        "div",
-        "max",
-        "min",
-        "rem",
-        "pow",
-        "integer_pow",
-        "square",
-        "sqrt",
-        "rsqrt",
-        "cbrt",
-    ),
-    *("neg", "abs", "sign", "floor", "ceil", "round", "exp", "exp2", "log", "log1p", "expm1", "tanh"),
-    *("logistic", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh"),
-    *(
-        "atan2",
-        "erf",
-        "erfc",
-        "erf_inv",
-        "lgamma",
-        "digamma",
-        "is_finite",
-        "eq",
-        "ne",
-        "lt",
-        "le",
-        "gt",
-        "ge",
-    ),
-    *("and", "or", "not", "xor", "shift_left", "shift_right_logical", "shift_right_arithmetic"),
-    *("nextafter", "real", "imag", "conj", "complex", "reduce_precision", "add_any", "name", "device_put"),
-    *("sharding_constraint", "convert_element_type", "copy", "copy_p", "stop_gradient", "select_n", "clamp"),
-    *("phi", "population_count", "clz"),
+    *("add", "sub", "mul", "div", "max", "min", "rem", "pow", "integer_pow", "square", "sqrt", "rsqrt"),
+    *("cbrt", "neg", "abs", "sign", "floor", "ceil", "round", "exp", "exp2", "log", "log1p", "expm1"),
+    *("tanh", "logistic", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh"),
+    *("acosh", "atanh", "atan2", "erf", "erfc", "erf_inv", "lgamma", "digamma", "is_finite", "eq"),
+    *("ne", "lt", "le", "gt", "ge", "and", "or", "not", "xor", "shift_left", "shift_right_logical"),
+    *("shift_right_arithmetic", "nextafter", "real", "imag", "conj", "complex", "reduce_precision"),
+    *("add_any", "name", "device_put", "sharding_constraint", "convert_element_type", "copy", "copy_p"),
+    *("stop_gradient", "select_n", "clamp", "phi", "population_count", "clz"),
 )
 
 
 @rule(*ELEMENTWISE)
-def elementwise(equation: Equation) -> Alignment:
+def elementwise(equation: Equation) -> AxisMap:
     """Axis i of every value is one index. Scalars and axes of length 1 are broadcast implicitly."""
     shape = equation.results[0].shape
-    return Alignment(
+    return AxisMap(
         tuple(broadcast(value, shape) for value in equation.operands),
         tuple(broadcast(value, shape) for value in equation.results),
     )
 
 
 @rule("bitcast_convert_type")
-def bitcast(equation: Equation) -> Alignment | None:
+def bitcast(equation: Equation) -> AxisMap | None:
     """Elementwise while items keep their size; else bits move to another axis."""
     sizes = [np.dtype(value.dtype).itemsize for value in (*equation.operands, *equation.results)]
     return elementwise(equation) if sizes[0] == sizes[1] else None
 
 
 @rule("optimization_barrier")
-def barrier(equation: Equation) -> Alignment:
+def barrier(equation: Equation) -> AxisMap:
     """Operand k is result k; they have nothing to do with each other."""
     layouts = tuple(
         layout((number, axis) for axis in range(len(value.shape)))
         for number, value in enumerate(equation.operands)
     )
-    return Alignment(layouts, layouts)
+    return AxisMap(layouts, layouts)
 
 
 @rule("link", "link_init")
-def link(equation: Equation) -> Alignment:
+def link(equation: Equation) -> AxisMap:
     """What enters an iteration transforms like what leaves the one before; a condition has no axes."""
     same = layout(range(len(equation.results[0].shape)))
-    return Alignment((same, *(() for _ in equation.operands[1:])), (same,))
+    return AxisMap((same, *(() for _ in equation.operands[1:])), (same,))
 
 
 @rule("scan_x")
-def scan_x(equation: Equation) -> Alignment:
+def scan_x(equation: Equation) -> AxisMap:
     """An iteration sees one index of axis 0; inside it, values are constant along the scanned axis."""
     whole, inside = _scanned(equation, len(equation.results[0].shape))
-    return Alignment((whole,), (inside,))
+    return AxisMap((whole,), (inside,))
 
 
 @rule("scan_y")
-def scan_y(equation: Equation) -> Alignment:
+def scan_y(equation: Equation) -> AxisMap:
     """The iterations' values stacked along axis 0."""
     whole, inside = _scanned(equation, len(equation.operands[0].shape))
-    return Alignment((inside,), (whole,))
+    return AxisMap((inside,), (whole,))
 
 
 def _scanned(equation: Equation, rank: int) -> tuple[Layout, Layout]:

@@ -1,24 +1,26 @@
 """Primitives that make or use positions: iota, gather, scatter, dynamic slices."""
 
-from symbnn.symmetry.discovery.rules.base import Alignment, Variable, constant_along, layout, rule
+from symbnn.symmetry.discovery.rules.base import AxisMap, Variable, constant_along, layout, rule
 from symbnn.symmetry.program import Equation
 
-ROWS = "indexed rows"
+ROWS = "rows chosen by index"
 
 
 @rule("iota")
-def iota(equation: Equation) -> Alignment:
+def iota(equation: Equation) -> AxisMap:
     """Positions themselves: masks, one-hot vectors and position codes pin by this."""
     variables = range(len(equation.results[0].shape))
-    return Alignment((), (layout(variables),), {equation.params["dimension"]: "positions (iota)"})
+    return AxisMap(
+        (), (layout(variables),), {equation.params["dimension"]: "its positions are counted (iota)"}
+    )
 
 
 @rule("gather")
-def gather(equation: Equation) -> Alignment:
+def gather(equation: Equation) -> AxisMap:
     """Axes that are taken whole pass; axes that are indexed or taken in part are pinned."""
     numbers, sizes = equation.params["dimension_numbers"], equation.params["slice_sizes"]
     operand, indices = equation.operands
-    pins: dict[Variable, str] = {"vector": "index vector"}
+    pins: dict[Variable, str] = {"vector": "it holds the coordinates of an index"}
     operand_variables: list[Variable] = [("operand", axis) for axis in range(len(operand.shape))]
     index_variables: list[Variable] = [("index", axis) for axis in range(len(indices.shape))]
     index_variables[-1] = "vector"
@@ -47,29 +49,27 @@ def gather(equation: Equation) -> Alignment:
     chosen = constant_along(
         variable for variable in index_variables[:-1] if variable not in operand_variables
     )
-    return Alignment(
-        ((*layout(operand_variables), *chosen), layout(index_variables)), (layout(result),), pins
-    )
+    return AxisMap(((*layout(operand_variables), *chosen), layout(index_variables)), (layout(result),), pins)
 
 
 @rule("dynamic_slice")
-def dynamic_slice(equation: Equation) -> Alignment:
+def dynamic_slice(equation: Equation) -> AxisMap:
     """Whole axes pass, others are pinned."""
     operand, result = equation.operands[0], equation.results[0]
     before, after, pins = _windowed(operand.shape, result.shape)
-    return Alignment((layout(before), *(() for _ in equation.operands[1:])), (layout(after),), pins)
+    return AxisMap((layout(before), *(() for _ in equation.operands[1:])), (layout(after),), pins)
 
 
 @rule("dynamic_update_slice")
-def dynamic_update_slice(equation: Equation) -> Alignment:
+def dynamic_update_slice(equation: Equation) -> AxisMap:
     """Whole axes pass, others are pinned."""
     operand, update, *starts = equation.operands
     before, after, pins = _windowed(operand.shape, update.shape)
-    return Alignment((layout(before), layout(after), *(() for _ in starts)), (layout(before),), pins)
+    return AxisMap((layout(before), layout(after), *(() for _ in starts)), (layout(before),), pins)
 
 
 @rule("scatter", "scatter-add", "scatter_add", "scatter-mul", "scatter-min", "scatter-max", "scatter-sub")
-def scatter(equation: Equation) -> Alignment:
+def scatter(equation: Equation) -> AxisMap:
     """Axes that updates cover whole pass; indexed axes and the order of the updates are pinned."""
     numbers = equation.params["dimension_numbers"]
     operand, indices, updates = equation.operands
@@ -91,9 +91,7 @@ def scatter(equation: Equation) -> Alignment:
             pins[target] = ROWS
     index_variables: list[Variable] = [("index", axis) for axis in range(len(indices.shape))]
     pins |= dict.fromkeys(index_variables, ROWS)
-    return Alignment(
-        (layout(whole), layout(index_variables), layout(update_variables)), (layout(whole),), pins
-    )
+    return AxisMap((layout(whole), layout(index_variables), layout(update_variables)), (layout(whole),), pins)
 
 
 def _windowed(

@@ -1,36 +1,38 @@
 """Reductions, scans along an axis, windows, and order."""
 
-from symbnn.symmetry.discovery.rules.base import Alignment, Span, Variable, constant_along, layout, rule
+from symbnn.symmetry.discovery.rules.base import AxisMap, Span, Variable, constant_along, layout, rule
 from symbnn.symmetry.program import Equation
 
-POOLING = "pooling window"
+POOLING = "order under a pooling window"
 
 
 @rule("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or", "reduce_xor")
-def reduce(equation: Equation) -> Alignment:
+def reduce(equation: Equation) -> AxisMap:
     """A reduction does not see the order of what it reduces; its result is constant along it."""
     axes, rank = equation.params["axes"], len(equation.operands[0].shape)
     kept = [axis for axis in range(rank) if axis not in axes]
-    return Alignment((layout(range(rank)),), ((*layout(kept), *constant_along(axes)),))
+    return AxisMap((layout(range(rank)),), ((*layout(kept), *constant_along(axes)),))
 
 
 @rule("argmax", "argmin")
-def arg_reduce(equation: Equation) -> Alignment:
+def arg_reduce(equation: Equation) -> AxisMap:
     """The result is a position, so positions are pinned."""
     axes, rank = equation.params["axes"], len(equation.operands[0].shape)
     kept = [axis for axis in range(rank) if axis not in axes]
-    return Alignment((layout(range(rank)),), (layout(kept),), dict.fromkeys(axes, "positions are the result"))
+    return AxisMap(
+        (layout(range(rank)),), (layout(kept),), dict.fromkeys(axes, "its positions are the result")
+    )
 
 
 @rule("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
-def cumulative(equation: Equation) -> Alignment:
+def cumulative(equation: Equation) -> AxisMap:
     """The accumulated axis is ordered."""
     same = layout(range(len(equation.results[0].shape)))
-    return Alignment((same,), (same,), {equation.params["axis"]: "accumulated in order"})
+    return AxisMap((same,), (same,), {equation.params["axis"]: "accumulated in order"})
 
 
 @rule("reduce_window_sum", "reduce_window_max", "reduce_window_min")
-def reduce_window(equation: Equation) -> Alignment:
+def reduce_window(equation: Equation) -> AxisMap:
     """A window of one passes, a window over the whole axis reduces, any other pins."""
     operand, result, params = equation.operands[0], equation.results[0], equation.params
     operand_spans, result_spans = [], []
@@ -54,35 +56,35 @@ def reduce_window(equation: Equation) -> Alignment:
     spans = [span for span in result_spans if span.axes]
     spans += [Span((axis,), (("length one", axis),)) for axis in _uncovered(result.shape, spans)]
     constant = [span for span in result_spans if not span.axes]
-    return Alignment((tuple(operand_spans),), ((*spans, *constant),), pins)
+    return AxisMap((tuple(operand_spans),), ((*spans, *constant),), pins)
 
 
 @rule("sort")
-def sort(equation: Equation) -> Alignment:
+def sort(equation: Equation) -> AxisMap:
     """Sorted positions are pinned; unsorted ones are free if nothing is carried along with the keys."""
     axis, rank = equation.params["dimension"], len(equation.results[0].shape)
     before = tuple(number if number != axis else "unsorted" for number in range(rank))
     after = tuple(number if number != axis else "sorted" for number in range(rank))
-    pins: dict[Variable, str] = {"sorted": "sorted"}
+    pins: dict[Variable, str] = {"sorted": "sorted by value"}
     if equation.params["num_keys"] < len(equation.operands):
         pins["unsorted"] = "sorted along with other values"
     ordered = (*layout(after), *constant_along(["unsorted"]))
-    return Alignment(
+    return AxisMap(
         tuple(layout(before) for _ in equation.operands), tuple(ordered for _ in equation.results), pins
     )
 
 
 @rule("top_k")
-def top_k(equation: Equation) -> Alignment:
+def top_k(equation: Equation) -> AxisMap:
     """Ranks are pinned; so are positions if their indices are used."""
     rank = len(equation.operands[0].shape)
     axis = equation.params.get("axis", rank - 1) % rank
     before = tuple(number if number != axis else "unsorted" for number in range(rank))
     after = tuple(number if number != axis else "rank" for number in range(rank))
-    pins: dict[Variable, str] = {"rank": "sorted"}
+    pins: dict[Variable, str] = {"rank": "sorted by value"}
     if equation.is_used[1]:
-        pins["unsorted"] = "positions are the result"
-    return Alignment((layout(before),), (layout(after), layout(after)), pins)
+        pins["unsorted"] = "its positions are the result"
+    return AxisMap((layout(before),), (layout(after), layout(after)), pins)
 
 
 def _uncovered(shape: tuple[int, ...], spans: list[Span]) -> list[int]:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from symbnn.symmetry.discovery.rules.base import (
-    Alignment,
+    AxisMap,
     Span,
     Variable,
     broadcast,
@@ -16,40 +16,40 @@ from symbnn.symmetry.program import Equation
 
 
 @rule("transpose")
-def transpose(equation: Equation) -> Alignment:
+def transpose(equation: Equation) -> AxisMap:
     """Axes change places."""
     permutation = equation.params["permutation"]
-    return Alignment((layout(range(len(permutation))),), (layout(permutation),))
+    return AxisMap((layout(range(len(permutation))),), (layout(permutation),))
 
 
 @rule("squeeze")
-def squeeze(equation: Equation) -> Alignment:
+def squeeze(equation: Equation) -> AxisMap:
     """Axes of length 1 go."""
     rank = len(equation.operands[0].shape)
     kept = [axis for axis in range(rank) if axis not in equation.params["dimensions"]]
-    return Alignment((layout(range(rank)),), (layout(kept),))
+    return AxisMap((layout(range(rank)),), (layout(kept),))
 
 
 @rule("expand_dims")
-def expand_dims(equation: Equation) -> Alignment:
+def expand_dims(equation: Equation) -> AxisMap:
     """Axes of length 1 come."""
     rank = len(equation.results[0].shape)
     kept = [axis for axis in range(rank) if axis not in equation.params["dimensions"]]
-    return Alignment((layout(kept),), (layout(range(rank)),))
+    return AxisMap((layout(kept),), (layout(range(rank)),))
 
 
 @rule("broadcast_in_dim")
-def broadcast_in_dim(equation: Equation) -> Alignment:
+def broadcast_in_dim(equation: Equation) -> AxisMap:
     """Operand axis k becomes result axis `broadcast_dimensions[k]`; along all others it is repeated."""
     shape, placed = equation.results[0].shape, equation.params["broadcast_dimensions"]
     operand = equation.operands[0]
     kept = {target: axis for axis, target in enumerate(placed) if operand.shape[axis] == shape[target]}
     spans = tuple(Span((kept[axis],) if axis in kept else (), (axis,)) for axis in range(len(shape)))
-    return Alignment((spans, *(() for _ in equation.operands[1:])), (layout(range(len(shape))),))
+    return AxisMap((spans, *(() for _ in equation.operands[1:])), (layout(range(len(shape))),))
 
 
 @rule("reshape")
-def reshape(equation: Equation) -> Alignment:
+def reshape(equation: Equation) -> AxisMap:
     """Both shapes split into the shortest runs of equal product; a run is one row-major index.
 
     `dimensions` transposes the operand first.
@@ -57,14 +57,14 @@ def reshape(equation: Equation) -> Alignment:
     operand, result = equation.operands[0], equation.results[0]
     order = equation.params.get("dimensions") or tuple(range(len(operand.shape)))
     runs = list(_runs([operand.shape[axis] for axis in order], result.shape))
-    return Alignment(
+    return AxisMap(
         (tuple(Span(tuple(order[axis] for axis in before), (run,)) for run, (before, _) in enumerate(runs)),),
         (tuple(Span(tuple(after), (run,)) for run, (_, after) in enumerate(runs)),),
     )
 
 
 @rule("concatenate")
-def concatenate(equation: Equation) -> Alignment:
+def concatenate(equation: Equation) -> AxisMap:
     """Along the joined axis every operand keeps its own index."""
     axis, rank = int(equation.params["dimension"]), len(equation.results[0].shape)
     operands = [value for value in equation.operands if value.size]
@@ -72,7 +72,7 @@ def concatenate(equation: Equation) -> Alignment:
         ("segment", number): value.shape[axis] for number, value in enumerate(operands)
     }
     layouts = iter(_replaced(rank, axis, Span((axis,), (variable,))) for variable in segments)
-    return Alignment(
+    return AxisMap(
         tuple(next(layouts) if value.size else () for value in equation.operands),
         (_replaced(rank, axis, Span((axis,), tuple(segments), is_sum=True)),),
         sizes=segments,
@@ -80,13 +80,13 @@ def concatenate(equation: Equation) -> Alignment:
 
 
 @rule("split")
-def split(equation: Equation) -> Alignment:
+def split(equation: Equation) -> AxisMap:
     """Concatenation backwards."""
     axis, rank = int(equation.params["axis"]), len(equation.operands[0].shape)
     segments: dict[Variable, int] = {
         ("segment", number): size for number, size in enumerate(map(int, equation.params["sizes"]))
     }
-    return Alignment(
+    return AxisMap(
         (_replaced(rank, axis, Span((axis,), tuple(segments), is_sum=True)),),
         tuple(_replaced(rank, axis, Span((axis,), (variable,))) for variable in segments),
         sizes=segments,
@@ -94,7 +94,7 @@ def split(equation: Equation) -> Alignment:
 
 
 @rule("slice")
-def slice_(equation: Equation) -> Alignment:
+def slice_(equation: Equation) -> AxisMap:
     """A contiguous slice cuts the axis; a strided one is pinned."""
     params, operand = equation.params, equation.operands[0]
     spans = []
@@ -105,7 +105,7 @@ def slice_(equation: Equation) -> Alignment:
         stride = params["strides"][axis] if params["strides"] else 1
         if stride != 1:
             spans.append(Span((axis,), (("strided", axis),)))
-            pins |= {("strided", axis): "strided slice", axis: "strided slice"}
+            pins |= {("strided", axis): "sliced in steps", axis: "sliced in steps"}
             continue
         parts: dict[Variable, int] = {
             ("before", axis): start,
@@ -115,11 +115,11 @@ def slice_(equation: Equation) -> Alignment:
         parts = {variable: part for variable, part in parts.items() if part}
         sizes |= parts
         spans.append(Span((axis,), tuple(parts), is_sum=True))
-    return Alignment((tuple(spans),), (layout(range(len(operand.shape))),), pins, sizes)
+    return AxisMap((tuple(spans),), (layout(range(len(operand.shape))),), pins, sizes)
 
 
 @rule("pad")
-def pad(equation: Equation) -> Alignment:
+def pad(equation: Equation) -> AxisMap:
     """New positions hold one scalar, so they may be relabelled; negative or interior padding is pinned."""
     operand, result = equation.operands[0], equation.results[0]
     spans = []
@@ -128,7 +128,10 @@ def pad(equation: Equation) -> Alignment:
     for axis, (low, high, interior) in enumerate(equation.params["padding_config"]):
         if low < 0 or high < 0 or interior:
             spans.append(Span((axis,), (("padded", axis),)))
-            pins |= {axis: "interior or negative padding", ("padded", axis): "interior or negative padding"}
+            pins |= {
+                axis: "padded between its elements, or cut",
+                ("padded", axis): "padded between its elements, or cut",
+            }
             continue
         parts: dict[Variable, int] = {("low", axis): low, axis: operand.shape[axis], ("high", axis): high}
         parts = {variable: part for variable, part in parts.items() if part}
@@ -136,11 +139,11 @@ def pad(equation: Equation) -> Alignment:
         spans.append(Span((axis,), tuple(parts), is_sum=True))
     variables = range(len(result.shape))
     everywhere = constant_along(dict.fromkeys((*variables, *sizes)))
-    return Alignment((layout(variables), everywhere), (tuple(spans),), pins, sizes)
+    return AxisMap((layout(variables), everywhere), (tuple(spans),), pins, sizes)
 
 
 @rule("tile")
-def tile(equation: Equation) -> Alignment:
+def tile(equation: Equation) -> AxisMap:
     """Repetition is a slower index along which the operand is constant."""
     operand, reps = equation.operands[0], equation.params["reps"]
     rank = len(operand.shape)
@@ -148,36 +151,40 @@ def tile(equation: Equation) -> Alignment:
     sizes |= dict(enumerate(operand.shape))
     repeated = tuple(Span((axis,), (("repeat", axis), axis)) for axis in range(rank))
     constant = constant_along(("repeat", axis) for axis in range(rank))
-    return Alignment(((*layout(range(rank)), *constant),), (repeated,), sizes=sizes)
+    return AxisMap(((*layout(range(rank)), *constant),), (repeated,), sizes=sizes)
 
 
 @rule("stack")
-def stack(equation: Equation) -> Alignment:
+def stack(equation: Equation) -> AxisMap:
     """The new axis tells the operands apart, so it is pinned; along all others they are one index."""
     axis = equation.params["axis"]
     rank = len(equation.results[0].shape)
     others = [number for number in range(rank) if number != axis]
-    return Alignment(
-        tuple(layout(others) for _ in equation.operands), (layout(range(rank)),), {axis: "stacked values"}
+    return AxisMap(
+        tuple(layout(others) for _ in equation.operands),
+        (layout(range(rank)),),
+        {axis: "different values are stacked along it"},
     )
 
 
 @rule("unstack")
-def unstack(equation: Equation) -> Alignment:
+def unstack(equation: Equation) -> AxisMap:
     """Stacking backwards."""
     axis, rank = equation.params["axis"], len(equation.operands[0].shape)
     others = [number for number in range(rank) if number != axis]
-    return Alignment(
-        (layout(range(rank)),), tuple(layout(others) for _ in equation.results), {axis: "stacked values"}
+    return AxisMap(
+        (layout(range(rank)),),
+        tuple(layout(others) for _ in equation.results),
+        {axis: "different values are stacked along it"},
     )
 
 
 @rule("rev")
-def rev(equation: Equation) -> Alignment:
+def rev(equation: Equation) -> AxisMap:
     """The reversed axes are ordered."""
     shape = equation.results[0].shape
     pins = dict.fromkeys(equation.params["dimensions"], "reversed")
-    return Alignment((broadcast(equation.operands[0], shape),), (layout(range(len(shape))),), pins)
+    return AxisMap((broadcast(equation.operands[0], shape),), (layout(range(len(shape))),), pins)
 
 
 def _replaced(rank: int, axis: int, span: Span) -> tuple[Span, ...]:

@@ -11,7 +11,7 @@ import pytest
 
 from symbnn import models, symmetry
 from tests.networks import noisy_copies
-from tests.symmetry.cases import conv
+from tests.symmetry.cases.base import conv
 
 
 def small(p, x):

@@ -1,4 +1,4 @@
-"""Alignment of groups inside groups, of groups that one array has twice, and of concatenated axes."""
+"""Activations that are found in the network's own program: in batched products, scans and packed axes."""
 
 import jax
 import jax.numpy as jnp
@@ -6,68 +6,9 @@ import numpy as np
 import pytest
 
 from symbnn import symmetry
-from symbnn.symmetry.spec.spec import Factor, Group, Index, Leaf, Segments, SymmetrySpec
 from tests.networks import noisy_copies
 from tests.symmetry.cases import CASES, draw
-
-
-def experts_spec() -> SymmetrySpec:
-    """Experts that permute with their gate, hidden units inside each."""
-    expert, hidden = Factor(3, "expert"), Factor(5, "hidden")
-    return SymmetrySpec(
-        groups=(Group("expert", 3), Group("hidden", 5, over=("expert",))),
-        leaves=(
-            Leaf("down", (15, 2), ((expert, hidden), (Factor(2),))),
-            Leaf("gate", (4, 3), ((Factor(4),), (expert,))),
-            Leaf("up", (3, 4, 5), ((expert,), (Factor(4),), (hidden,))),
-        ),
-    )
-
-
-def recurrent_spec() -> SymmetrySpec:
-    """A state that its own weights carry twice."""
-    state = Factor(6, "state")
-    return SymmetrySpec(
-        groups=(Group("state", 6),),
-        leaves=(
-            Leaf("enter", (4, 6), ((Factor(4),), (state,))),
-            Leaf("leave", (6, 2), ((state,), (Factor(2),))),
-            Leaf("recur", (6, 6), ((state,), (state,))),
-        ),
-    )
-
-
-def concatenated_spec() -> SymmetrySpec:
-    """A reader of two layers laid end to end, and layers that each index of a scan has its own labels for."""
-    left, right, deep = Factor(4, "left"), Factor(5, "right"), Factor(3, "deep")
-    return SymmetrySpec(
-        groups=(Group("left", 4), Group("right", 5), Group("deep", 3, over=("layer",))),
-        indices=(Index("layer", 2),),
-        leaves=(
-            Leaf("a", (6, 4), ((Factor(6),), (left,))),
-            Leaf("b", (4, 5), ((left,), (right,))),
-            Leaf("both", (9, 2), ((Segments(((left,), (right,))),), (Factor(2),))),
-            Leaf("stack", (2, 7, 3), ((Factor(2, "layer"),), (Factor(7),), (deep,))),
-        ),
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("make", [experts_spec, recurrent_spec, concatenated_spec])
-@pytest.mark.parametrize("method", ["weights", "frank_wolfe"])
-def test_planted_permutations_are_undone(make, method):
-    spec = make()
-    params = {
-        leaf.name: jax.random.normal(jax.random.fold_in(jax.random.key(3), i), leaf.shape)
-        for i, leaf in enumerate(spec.leaves)
-    }
-    samples, planted = noisy_copies(spec, params, jax.random.key(1), 5, noise=0.2)
-    result = symmetry.align(spec, samples, reference=params, method=method, restarts=2)
-    expected = jax.vmap(lambda g: symmetry.inverse(spec, g))(planted).permutations
-    jax.tree.map(np.testing.assert_array_equal, result.elements.permutations, expected)
-    assert np.all(np.diff(result.objective, axis=0) >= -1e-5)
-    moved = jax.vmap(lambda g, p: symmetry.act(spec, g, p))(result.elements, samples)
-    jax.tree.map(np.testing.assert_array_equal, moved, result.samples)
+from tests.symmetry.specs import experts_spec
 
 
 @pytest.mark.slow

@@ -80,7 +80,7 @@ def test_random_permutations_reach_every_permutation():
 
 @pytest.mark.parametrize("transpositions", [-1, 5])
 def test_transpositions_out_of_range_are_refused(transpositions):
-    with pytest.raises(ValueError, match=rf"\[0, 4\] for 5 units, got {transpositions}"):
+    with pytest.raises(ValueError, match=rf"\[0, 4\] for 5 units; got {transpositions}"):
         symmetry.random_permutation(jax.random.key(0), 5, transpositions=transpositions)
 
 

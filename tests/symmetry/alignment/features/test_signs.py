@@ -9,7 +9,7 @@ import pytest
 
 from symbnn import symmetry
 from symbnn.symmetry.alignment.features.signs import best_signs
-from tests.networks import mlp_apply, mlp_params, mlp_spec
+from tests.networks import mlp_apply, mlp_params, mlp_spec, noisy_copies
 from tests.symmetry.cases import CASES, draw, inputs
 
 SIZES = (20, 12, 10, 5)
@@ -22,24 +22,7 @@ def network(params, x):
     return mlp_apply(params, x, jnp.tanh)
 
 
-def moved_copies(spec, params, key, num, noise=0.3):
-    """Copies with relative noise on every leaf, each relabelled and flipped at random: samples, elements."""
-
-    def one(key):
-        key_noise, key_element = jax.random.split(key)
-        leaves, treedef = jax.tree.flatten(params)
-        noisy = [
-            leaf + noise * jnp.std(leaf) * jax.random.normal(jax.random.fold_in(key_noise, i), leaf.shape)
-            for i, leaf in enumerate(leaves)
-        ]
-        element = symmetry.random_element(spec, key_element)
-        element = element._replace(scales=symmetry.identity(spec).scales)
-        return symmetry.act(spec, element, jax.tree.unflatten(treedef, noisy)), element
-
-    return jax.jit(jax.vmap(one))(jax.random.split(key, num))
-
-
-SAMPLES, PLANTED = moved_copies(SPEC, BASE, jax.random.key(1), 6)
+SAMPLES, PLANTED = noisy_copies(SPEC, BASE, jax.random.key(1), 6, flipped=True)
 
 
 def hooked(params, x):
@@ -141,7 +124,7 @@ def test_planted_elements_of_other_networks_are_undone(name, method):
     case = CASES[name]()
     params = jax.tree.map(jnp.asarray, draw(case.shapes))
     spec = symmetry.discover(case.apply, params, inputs(case.input_shape))
-    samples, planted = moved_copies(spec, params, jax.random.key(2), 4, noise=0.1)
+    samples, planted = noisy_copies(spec, params, jax.random.key(2), 4, noise=0.1, flipped=True)
     result = symmetry.align(spec, samples, reference=params, method=method, restarts=4)
     assert_undone(spec, result, planted)
 

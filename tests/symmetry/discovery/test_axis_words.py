@@ -9,15 +9,13 @@ from symbnn.symmetry.discovery.axis_words import (
     MAX_SEGMENTS,
     Atom,
     Cause,
-    Sum,
-    atoms,
     cut,
     fresh,
     pin,
     resolve,
     unify,
-    word_size,
 )
+from symbnn.symmetry.spec import Segments, atoms, word_size
 
 CAUSE = Cause("does not fit")
 
@@ -34,7 +32,7 @@ def random_word(random: np.random.Generator, size: int):
         return (*random_word(random, first), *random_word(random, size // first))
     if kind == "sum":
         first = int(random.integers(1, size))
-        return (Sum((random_word(random, first), random_word(random, size - first))),)
+        return (Segments((random_word(random, first), random_word(random, size - first))),)
     return fresh(size)
 
 
@@ -42,7 +40,7 @@ def permuted(word, permutations, random):
     """Positions of the axis after each atom is permuted by its own permutation; pinned atoms do not move."""
     positions = np.zeros(1, int)
     for factor in word:
-        if isinstance(factor, Sum):
+        if isinstance(factor, Segments):
             starts = np.cumsum([0, *map(word_size, factor.words)])
             parts = [permuted(w, permutations, random) for w in factor.words]
             inner = np.concatenate([start + part for start, part in zip(starts, parts, strict=False)])
@@ -104,13 +102,13 @@ def test_an_atom_is_refined_to_a_product():
 
 def test_an_atom_is_refined_to_a_sum():
     a = fresh(12)
-    unify(a, (Sum((fresh(3), fresh(9))),), CAUSE)
+    unify(a, (Segments((fresh(3), fresh(9))),), CAUSE)
     (total,) = resolve(a)
     assert [word_size(w) for w in total.words] == [3, 9]
 
 
 def test_sums_are_cut_at_each_others_boundaries():
-    a, b = (Sum((fresh(3), fresh(9))),), (Sum((fresh(5), fresh(7))),)
+    a, b = (Segments((fresh(3), fresh(9))),), (Segments((fresh(5), fresh(7))),)
     unify(a, b, CAUSE)
     assert [word_size(w) for w in resolve(a)[0].words] == [3, 2, 7]
     assert resolve(a) == resolve(b)
@@ -125,7 +123,7 @@ def test_a_product_is_cut_only_between_its_rows():
 
 def test_a_sum_is_distributed_over_what_follows():
     a, b, c = fresh(2), fresh(3), fresh(5)
-    assert resolve((Sum((a, b)), *c)) == (Sum(((*a, *c), (*b, *c))),)
+    assert resolve((Segments((a, b)), *c)) == (Segments(((*a, *c), (*b, *c))),)
 
 
 def test_axes_of_length_one_vanish():
@@ -150,7 +148,7 @@ def test_pins_are_inherited_by_parts_and_shared_by_classes():
 
 def test_too_many_segments_are_pinned():
     size = 2 * MAX_SEGMENTS
-    a = (Sum(tuple(fresh(1) for _ in range(size))),)
+    a = (Segments(tuple(fresh(1) for _ in range(size))),)
     b = (*fresh(size // 2), *fresh(2))
     unify(a, b, CAUSE)
     assert all(atom.causes for atom in atoms(resolve(b)))

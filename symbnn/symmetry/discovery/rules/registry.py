@@ -2,26 +2,32 @@
 
 from typing import Any
 
-from symbnn.symmetry.discovery.exponent_rules import DEGREES, Relation, zero
+from symbnn.symmetry.discovery.exponent_rules import EXPONENT_RULES, Relation, zero
 from symbnn.symmetry.discovery.rules.base import RULES, Rule
 from symbnn.symmetry.discovery.rules.check import checked
 
 
 def register_rule(primitive: Any, rule: Rule, *, scale: Relation = zero, sign: Relation = zero) -> None:
-    """Make `rule` say what a primitive (or its name) does to indices.
+    """Make `rule` say what a primitive does to indices.
 
-    A rule names an index variable for every axis of every operand and result, like an einsum; what it is
-    written with is in `symbnn.symmetry.rules`. `scale` and `sign` say what the primitive does to positive
-    factors and to signs along one index; unless given, nothing that reaches it is rescaled or flipped, which
-    is always sound. What the rule returns is checked against shapes, but only its author knows that it is
-    true: try `symbnn.symmetry.verify`. Each process registers its own rules; registering again replaces.
+    What the rule returns is checked against shapes, but only its author knows that it is true: try
+    `symbnn.symmetry.verify`. Each process registers its own rules; registering again replaces.
+
+    Args:
+        primitive: A JAX primitive, or its name.
+        rule: A function from an `Equation` to an `AxisMap`, which names an index variable for every axis of
+            every operand and result, like an einsum; or to None, which pins every axis. What it is written
+            with is in `symbnn.symmetry.rules`.
+        scale: What the primitive does to positive factors along one index. Default: nothing that reaches it
+            is rescaled, which is always sound.
+        sign: Likewise for signs.
 
     A kernel that sums rows of x, weighted by w:
 
     >>> import jax
     >>> from jax.extend.core import Primitive
     >>> from symbnn import symmetry
-    >>> from symbnn.symmetry.discovery.rules import Alignment, constant_along, layout, product
+    >>> from symbnn.symmetry import rules
     >>> weighted_sum = Primitive("weighted_sum")
     >>> def shape_of(x, w):
     ...     return x.update(shape=x.shape[:1])
@@ -38,11 +44,12 @@ def register_rule(primitive: Any, rule: Rule, *, scale: Relation = zero, sign: R
     and cancel along what is summed:
 
     >>> def rule(equation):
-    ...     return Alignment((layout("nk"), layout("k")), ((*layout("n"), *constant_along("k")),))
-    >>> symmetry.register_rule(weighted_sum, rule, scale=product, sign=product)
+    ...     n, k = rules.layout("n"), rules.constant_along("k")
+    ...     return rules.AxisMap((rules.layout("nk"), rules.layout("k")), ((*n, *k),))
+    >>> symmetry.register_rule(weighted_sum, rule, scale=rules.product, sign=rules.product)
     >>> symmetry.discover(apply, params, x).groups
     (Group(name='in', size=5, over=(), num_scales=1, num_signs=0),)
     """
     name = primitive if isinstance(primitive, str) else primitive.name
     RULES[name] = checked(rule)
-    DEGREES[name] = (scale, sign)
+    EXPONENT_RULES[name] = (scale, sign)

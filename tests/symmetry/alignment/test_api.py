@@ -116,7 +116,7 @@ def test_chain_starts_keep_labels_of_neighbouring_draws():
         np.testing.assert_array_equal(
             permutation, np.broadcast_to(np.arange(permutation.shape[-1]), permutation.shape)
         )
-    with pytest.raises(ValueError, match="num_chains must divide the 40 samples, got 3"):
+    with pytest.raises(ValueError, match="num_chains must divide the number of samples, 40; got 3"):
         symmetry.align(SPEC, walk, reference=BASE, warm_start="chain", num_chains=3)
 
 
@@ -141,16 +141,16 @@ def test_one_sample_works():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"reference": {"out": BASE["out"]}}, "the reference is another network: .*missing leaves"),
-        ({"reference": 6}, "reference is sample 6; there are 6 samples"),
+        ({"reference": {"out": BASE["out"]}}, "the reference does not fit the spec: .*missing leaves"),
+        ({"reference": 6}, "must be the index of one of the 6 samples; got 6"),
         ({"reference": "median"}, "unknown reference 'median'; did you mean 'mean' or 'medoid'"),
         ({"method": "weight"}, "unknown alignment method 'weight'; did you mean 'weights'"),
-        ({"method": "activations"}, "needs inputs= and either apply= or activations="),
+        ({"method": "activations"}, "needs inputs= and one of apply= and activations="),
         (ACTIVATIONS | {"similarity": "cosine"}, "unknown similarity 'cosine'"),
         ({"warm_start": "draws"}, "unknown warm start 'draws'"),
         ({"solver": "cupy"}, "unknown assignment solver 'cupy'"),
-        ({"restarts": -1}, "restarts must be at least 0, got -1"),
-        ({"samples": tree.take(SAMPLES, slice(0))}, "there are no samples"),
+        ({"restarts": -1}, "restarts must be at least 0; got -1"),
+        ({"samples": tree.take(SAMPLES, slice(0))}, "at least one sample"),
         ({"samples": SAMPLES | {"out": {"kernel": jnp.ones((6, 3))}}}, "missing leaves .*'out/bias'"),
         (
             {"samples": jax.tree.map(lambda leaf: leaf * jnp.nan, SAMPLES)},
@@ -158,11 +158,11 @@ def test_one_sample_works():
         ),
         (
             {"method": "activations", "inputs": INPUTS, "activations": lambda params, inputs: {"h0": inputs}},
-            r"returned no groups \['h1'\]",
+            r"returned \['h0'\] and not \['h1'\]",
         ),
         (
             ACTIVATIONS | {"similarity": "contributions", "precision_weighted": True},
-            "precision_weighted needs a sum",
+            "cannot be weighted by precision",
         ),
     ],
 )

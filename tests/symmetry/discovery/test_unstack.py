@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from symbnn import symmetry
-from symbnn.symmetry.spec.spec import Slices
+from symbnn.symmetry.spec import Slices
 from tests.networks import noisy_copies
 from tests.symmetry.cases import CASES, draw, inputs, summary
 

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from jax import lax
 
-from symbnn.symmetry.discovery.axis_words import Sum, atoms, word_size
-from symbnn.symmetry.discovery.exponents import exponents
-from symbnn.symmetry.discovery.known_values import known_values
-from symbnn.symmetry.discovery.permutations import assign
+from symbnn.symmetry.discovery.exponents import find_exponents
+from symbnn.symmetry.discovery.known_values import find_known_values
+from symbnn.symmetry.discovery.permutations import find_permutations
 from symbnn.symmetry.discovery.roles import Roles
 from symbnn.symmetry.discovery.rules import RULES
-from symbnn.symmetry.discovery.unknowns import Slot, number_slots
+from symbnn.symmetry.discovery.unknowns import Unknown, number_unknowns
 from symbnn.symmetry.program import flatten
+from symbnn.symmetry.spec import Segments, atoms, word_size
 
 
 def conv(groups=1, strides=(1, 1), padding=((1, 1), (1, 1)), batch_groups=1):
@@ -149,12 +149,12 @@ class Analysis:
         self.function = function
         self.arrays = [np.float32(random.normal(size=shape)) for shape in shapes]
         self.program = flatten(jax.make_jaxpr(function)(*self.arrays))
-        self.known = known_values(self.program)
+        self.known = find_known_values(self.program)
         unpinned = self.program._replace(outputs=[])
-        self.assignment = assign(unpinned, len(shapes), self.known)
+        self.permutations = find_permutations(unpinned, len(shapes), self.known)
 
     def words(self, values):
-        return [self.assignment.words[value] for value in values]
+        return [self.permutations.words[value] for value in values]
 
     def classes(self):
         found = {
@@ -184,7 +184,7 @@ def positions(word, permutations):
     """Where each place of an axis is taken from."""
     result = np.zeros(1, int)
     for factor in word:
-        if isinstance(factor, Sum):
+        if isinstance(factor, Segments):
             starts = np.cumsum([0, *map(word_size, factor.words)])
             parts = [positions(inner, permutations) for inner in factor.words]
             inner = np.concatenate([start + part for start, part in zip(starts, parts, strict=False)])
@@ -211,10 +211,10 @@ def multiplier(word, values):
     """Factor of every place of an axis."""
     result = np.ones(1)
     for factor in word:
-        if isinstance(factor, Sum):
+        if isinstance(factor, Segments):
             inner = np.concatenate([multiplier(inner, values) for inner in factor.words])
         else:
-            inner = values.get(factor.unknown) if isinstance(factor, Slot) else None
+            inner = values.get(factor.number) if isinstance(factor, Unknown) else None
             inner = np.ones(factor.size) if inner is None else inner
         result = (result[:, None] * inner).reshape(-1)
     return result
@@ -234,29 +234,29 @@ def test_exponents_are_true(name, signs):
     analysis = Analysis(*OPS[name][:2])
     program, known = analysis.program, analysis.known
     outputs = [value for value in program.outputs if value not in known]
-    slots = number_slots(analysis.assignment, program.inputs, known, [])
-    system = exponents(slots, known, Roles({}, {}, {}, []), {}, signs=signs)
+    unknowns = number_unknowns(analysis.permutations, program.inputs, known, [])
+    system = find_exponents(unknowns, known, Roles({}, {}, {}, []), {}, signs=signs)
     random = np.random.default_rng(2)
     free: dict[int, np.ndarray] = {}
 
     def value(unknown):
-        total = np.ones(slots.atoms[unknown].size)
+        total = np.ones(unknowns.atoms[unknown].size)
         for inner, exponent in system.reduce({unknown: Fraction(1)}).items():
             if inner not in free:
-                size = slots.atoms[unknown].size
+                size = unknowns.atoms[unknown].size
                 free[inner] = random.choice([-1.0, 1.0], size) if signs else random.uniform(0.5, 2, size)
             total = total * free[inner] ** (1 if signs else float(exponent))
         return total
 
-    values = {unknown: value(unknown) for unknown in range(len(slots.atoms))}
+    values = {unknown: value(unknown) for unknown in range(len(unknowns.atoms))}
     moved = [
-        np.float32(rescaled(array, slots.values[leaf], values))
+        np.float32(rescaled(array, unknowns.words[leaf], values))
         for array, leaf in zip(analysis.arrays, program.inputs, strict=True)
     ]
     before, after = (jax.tree.leaves(analysis.function(*arrays)) for arrays in (analysis.arrays, moved))
     for was, now, output in zip(before, after, outputs, strict=True):
         np.testing.assert_allclose(
-            now, rescaled(np.asarray(was), slots.values[output], values), rtol=2e-3, atol=2e-3
+            now, rescaled(np.asarray(was), unknowns.words[output], values), rtol=2e-3, atol=2e-3
         )
 
 
