@@ -16,8 +16,8 @@ import numpy as np
 from configs.aligned_diagnostics import AlignedDiagnostics
 from experiments.aligned_diagnostics import figures
 from experiments.common import methods
-from experiments.common.methods import Problem
-from experiments.compact_posterior.convergence import sampler_table
+from experiments.common.problem import Problem, joined, perceptron
+from experiments.common.sampler_table import sampler_table
 from experiments.harness.present import present
 from experiments.harness.rundir import Run, open_run
 from experiments.harness.tables import Cell, Row, Table
@@ -49,10 +49,10 @@ KEPT = "labels kept from draw to draw"
 def run(config: AlignedDiagnostics, rundir: Path | str) -> Table:
     """All stages of the study; returns the table of R-hat."""
     with open_run("aligned_diagnostics", config, rundir) as opened:
-        problem = Problem(config)
-        hmc = opened.stage("hmc", lambda: methods.sample(problem, opened.directory / "chunks"))
-        found = opened.stage("rhat", lambda: _diagnose(problem, config, hmc["samples"]))
-        return _present(opened, config, found, hmc["diagnostics"])
+        problem = perceptron(config, prior_scale=config.inference.prior_scale)
+        hmc = opened.stage("hmc", lambda: methods.sample(problem, opened))
+        found = opened.stage("rhat", lambda: _diagnose(problem, config, hmc.posterior.samples))
+        return _present(opened, config, found, hmc.diagnostics)
 
 
 def _diagnose(problem: Problem, config: AlignedDiagnostics, samples: Samples) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def _present(run: Run, config: AlignedDiagnostics, found: Any, sampler: Any) -> 
         run,
         title="Aligned diagnostics",
         introduction=[
-            f"{config.data.name}, hidden units {'-'.join(map(str, config.model.hidden))}: "
+            f"{config.data.name}, hidden units {joined(config.model.hidden)}: "
             f"{settings.num_chains} chains of {settings.num_samples} draws after {settings.num_burnin}, with "
             f"trajectories of {settings.num_steps} steps, short on purpose. Function space: centred logits "
             f"of {config.num_inputs} test images. A quantity that never moves has R-hat 1 if the chains "

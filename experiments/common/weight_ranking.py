@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.common.methods import Problem
+from experiments.common.problem import Problem
 from symbnn import keys, tree
 from symbnn.types import Key, Params, Samples
 

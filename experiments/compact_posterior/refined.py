@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from configs.parts import Refinement
-from experiments.common.methods import Problem
-from experiments.compact_posterior import columns
+from experiments.common import columns
+from experiments.common.problem import Problem
 from experiments.harness import progress
 from experiments.harness.tables import Cell, Row, Table
 from symbnn import compact, keys, tree
@@ -52,13 +52,12 @@ def refine(
     validation = np.array([_validate(problem, data, fit)["mean"] for fit in fits])
     moved = np.array([[float(value) for value in compact.displacement(fit, start)] for fit in fits])
     chosen = choose(validation[:, 1], moved[:, 0], settings.max_divergence)
-    law, random = fits[chosen], _control(problem, settings, data, recipes[chosen][0])
     return {
         "validation": validation,
         "displacement": moved,
         "chosen": np.asarray(chosen),
-        "law": {"mean": law.mean, "std": law.std},
-        "control": {"mean": random.mean, "std": random.std},
+        "law": fits[chosen],
+        "control": _control(problem, settings, data, recipes[chosen][0]),
     }
 
 

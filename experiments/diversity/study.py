@@ -8,22 +8,22 @@ Laurent, Aldea, Franchi (2024).
 """
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from configs.diversity import Diversity
-from experiments.common import problem as problems
+from experiments.common import methods
+from experiments.common.problem import Problem, joined, load
 from experiments.diversity import figures
-from experiments.harness import progress
 from experiments.harness.present import present
 from experiments.harness.rundir import Run, open_run
 from experiments.harness.tables import Cell, Row, Table
-from symbnn import data, density, diagnostics, evaluate, inference, keys, models, symmetry, tree
+from symbnn import diagnostics, evaluate, keys, symmetry, tree
 from symbnn.symmetry.gauges.sorting import incoming
-from symbnn.types import Key, Samples
+from symbnn.types import Samples
 
 ENSEMBLE, CHAIN = "ensemble", "one HMC chain"
 PAPER = (
@@ -37,20 +37,11 @@ CORRELATED = (
 )
 
 
-class Problem(NamedTuple):
-    """Data, network, target and the key that everything random derives from."""
-
-    key: Key
-    data: data.Dataset
-    model: models.Model
-    target: density.Target
-
-
 def run(config: Diversity, rundir: Path | str) -> Table:
     """All stages of the study; returns the table of pairs."""
     _check(config)
     with open_run("diversity", config, rundir) as opened:
-        problem = _load(config)
+        problem = load(config, hidden=config.hidden)
         trained = opened.stage("ensemble", lambda: _train(config, problem))
         chain = opened.stage("hmc", lambda: _sample(config, problem))
         pairs = opened.stage("pairs", lambda: _pairs(config, problem, trained["samples"]))
@@ -70,31 +61,22 @@ def _check(config: Diversity) -> None:
         )
 
 
-def _load(config: Diversity) -> Problem:
-    loaded, num_classes = problems.labelled(config.data, seed=config.seed, flatten=True)
-    model = models.mlp(loaded.input_shape, num_classes, hidden=config.hidden)
-    return Problem(jax.random.key(config.seed), loaded, model, density.target(model, loaded.train))
-
-
 def _train(config: Diversity, problem: Problem) -> dict[str, Any]:
     """The ensemble, and the orders of the units of the first layer through its training."""
     training = config.training
     epochs = tuple(range(training.epochs_between, training.num_epochs + 1, training.epochs_between))
-    with progress.show() as show:
-        method = inference.ensemble(
-            num_members=config.num_networks,
-            epochs=training.num_epochs,
-            batch_size=training.batch_size,
-            optimizer="momentum",
-            learning_rate=training.learning_rate,
-            momentum=training.momentum,
-            schedule="step",
-            milestones=training.milestones,
-            objective="mle",
-            snapshots=epochs,
-            progress=show,
-        )
-        fit = method(keys.named(problem.key, "ensemble"), problem.target)
+    fit = methods.ensemble(
+        keys.named(problem.key, "ensemble"),
+        problem.target,
+        training,
+        num_members=config.num_networks,
+        optimizer="momentum",
+        momentum=training.momentum,
+        schedule="step",
+        milestones=training.milestones,
+        objective="mle",
+        snapshots=epochs,
+    )
     spec = problem.model.spec
 
     def order(params: Any) -> jax.Array:
@@ -106,23 +88,14 @@ def _train(config: Diversity, problem: Problem) -> dict[str, Any]:
 
 def _sample(config: Diversity, problem: Problem) -> Samples:
     """Draws of one chain."""
-    chain = config.chain
-    with progress.show() as show:
-        method = inference.hmc(
-            num_chains=1,
-            num_samples=chain.num_samples,
-            num_burnin=chain.num_burnin,
-            step_size=chain.step_size,
-            num_steps=chain.num_steps,
-            progress=show,
-        )
-        fit = method(keys.named(problem.key, "hmc"), problem.target)
+    key, chain = keys.named(problem.key, "hmc"), config.chain
+    fit = methods.hmc(key, problem.target, chain, num_chains=1, num_samples=chain.num_samples)
     return fit.posterior.samples
 
 
 def _pairs(config: Diversity, problem: Problem, samples: Samples) -> dict[str, jax.Array]:
     """Mutual information of all pairs on test images and on their negatives, which are no digits."""
-    inputs = jnp.asarray(problem.data.test.inputs)
+    inputs = problem.inputs
     chosen = tree.take(samples, slice(0, config.num_paired))
     first, second = np.triu_indices(config.num_paired, 1)
     found = {}
@@ -165,8 +138,8 @@ def _present(run: Run, config: Diversity, problem: Problem, trained: Any, chain:
         run,
         title="Diversity",
         introduction=[
-            f"{config.num_networks} networks with {'-'.join(map(str, config.hidden))} hidden units on "
-            f"{len(problem.data.train.targets)} images of {problem.data.name}, {training.num_epochs} epochs "
+            f"{config.num_networks} networks with {joined(config.hidden)} hidden units on "
+            f"{problem.target.num_data} images of {problem.data.name}, {training.num_epochs} epochs "
             f"of momentum from learning rate {training.learning_rate:g}; all pairs of {config.num_paired}. "
             f"One HMC chain of {config.chain.num_samples} draws. Out of distribution: negatives of the test "
             "images.",

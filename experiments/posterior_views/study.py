@@ -15,7 +15,7 @@ import numpy as np
 
 from configs.posterior_views import PosteriorViews
 from experiments.common import methods
-from experiments.common.methods import Problem
+from experiments.common.problem import Problem, perceptron
 from experiments.harness.present import present
 from experiments.harness.rundir import Run, open_run
 from experiments.harness.tables import Cell, Row, Table
@@ -32,8 +32,8 @@ REACH = (-0.25, 1.25)
 def run(config: PosteriorViews, rundir: Path | str) -> Table:
     """All stages of the study; returns the table."""
     with open_run("posterior_views", config, rundir) as opened:
-        problem = Problem(config)
-        networks = opened.stage("ensemble", lambda: methods.train_ensemble(problem))["samples"]
+        problem = perceptron(config, prior_scale=config.inference.prior_scale)
+        networks = opened.stage("ensemble", lambda: methods.train_ensemble(problem)).posterior.samples
         states = opened.stage("states", lambda: _states(problem, networks))
         surfaces = opened.stage(
             "surfaces", lambda: {name: _surface(problem, config, states[name]) for name in STATES}
@@ -97,12 +97,11 @@ def _present(run: Run, problem: Problem, config: PosteriorViews, states: Any, su
     table = _table(problem, states, weights, projected)
     names = _weight_names(tree.take(states[TRAINED], 0))
     ticks = np.linspace(*REACH, config.grid)
-    sizes = (*problem.data.input_shape, *config.model.hidden, problem.data.num_classes)
     present(
         run,
         title="A posterior in pictures",
         introduction=[
-            f"{config.data.name}: {config.ensemble.num_members} networks {'-'.join(map(str, sizes))}, "
+            f"{config.data.name}: {config.ensemble.num_members} networks {problem.sizes}, "
             f"trained independently for {config.ensemble.num_epochs} epochs; every state computes the same "
             "functions."
         ],

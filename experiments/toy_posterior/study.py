@@ -15,12 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from configs.toy_posterior import ToyPosterior
-from experiments.harness import progress
+from experiments.common import methods
 from experiments.harness.present import present
 from experiments.harness.rundir import Run, open_run
 from experiments.harness.tables import Cell, Row, Table
 from experiments.toy_posterior import figures
-from symbnn import data, density, inference, keys, models, symmetry, tree
+from symbnn import data, density, keys, models, symmetry, tree
 from symbnn.types import Params, Samples
 
 TRAINED, RESCALED, SORTED = "as trained", "scaling removed", "scaling and permutation removed"
@@ -53,19 +53,15 @@ def two_clouds(config: ToyPosterior) -> data.Split:
 
 def _train(config: ToyPosterior, model: models.Model, points: data.Split) -> dict[str, Any]:
     """All networks, and the mean loss of each in the last epoch."""
-    with progress.show() as show:
-        method = inference.ensemble(
-            num_members=config.num_networks,
-            epochs=config.num_epochs,
-            batch_size=config.batch_size,
-            optimizer="sgd",
-            learning_rate=config.learning_rate,
-            objective="mle",
-            members_per_block=config.members_per_block,
-            progress=show,
-        )
-        target = density.target(model, points, likelihood=density.bernoulli())
-        fit = method(keys.named(jax.random.key(config.seed), "training"), target)
+    fit = methods.ensemble(
+        keys.named(jax.random.key(config.seed), "training"),
+        density.target(model, points, likelihood=density.bernoulli()),
+        config,
+        num_members=config.num_networks,
+        optimizer="sgd",
+        objective="mle",
+        members_per_block=config.members_per_block,
+    )
     return {"samples": fit.posterior.samples, "loss": fit.diagnostics["loss"][:, -1]}
 
 

@@ -15,9 +15,8 @@ import numpy as np
 from scipy import stats
 
 from configs.transpositions import Transpositions
-from experiments.common import problem as problems
 from experiments.common import weight_space
-from experiments.common.weight_space import Problem
+from experiments.common.problem import Problem, perceptron
 from experiments.harness.present import present
 from experiments.harness.rundir import Run, open_run
 from experiments.harness.tables import Cell, Row, Table
@@ -37,7 +36,7 @@ def run(config: Transpositions, rundir: Path | str) -> Table:
     if min(config.model.hidden) < 2:
         raise ValueError(f"--model.hidden must have two units a layer to swap, got {config.model.hidden}")
     with open_run("transpositions", config, rundir) as opened:
-        problem = weight_space.load(config)
+        problem = perceptron(config)
         networks = opened.stage("networks", lambda: _train(config, problem))
         found = opened.stage("distances", lambda: _compare(config, problem, networks["trained"]))
         paths = opened.stage("paths", lambda: _follow(config, problem, networks["trained"]))
@@ -95,9 +94,7 @@ def _compare(config: Transpositions, problem: Problem, networks: Samples) -> dic
         first, copies = tree.take(family, 0), tree.take(family, slice(1, None))
         found: dict[str, Any] = {"as trained": _distances(config, problem, first, copies)}
         for method in METHODS:
-            aligned = problems.align(
-                problem, copies, reference=first, method=method, num_inputs=config.num_inputs
-            )
+            aligned = problem.align(copies, reference=first, method=method, num_inputs=config.num_inputs)
             distances = _distances(config, problem, first, aligned.samples)
             found[method] = {"transpositions": _count(aligned), **distances}
         runs.append(found)
@@ -142,9 +139,7 @@ def _follow(config: Transpositions, problem: Problem, networks: Samples) -> dict
         first = tree.take(family, 0)
         lines = _lines(first, tree.take(family, 1 + chosen), weights)
         for method in METHODS:
-            aligned = problems.align(
-                problem, lines, reference=first, method=method, num_inputs=config.num_inputs
-            )
+            aligned = problem.align(lines, reference=first, method=method, num_inputs=config.num_inputs)
             counts[method].append(_count(aligned).reshape(len(chosen), config.num_points))
     return {method: np.stack(rows) for method, rows in counts.items()}
 

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from configs.weight_sharing import WeightSharing
+from experiments.common.problem import Problem
 from experiments.harness.tables import Cell, Row, Table
-from experiments.weight_sharing.problem import Problem
 from symbnn import evaluate, keys, sharing, tree
 from symbnn.data import Streamed
 from symbnn.sharing import SharedWeights, Stochastic
@@ -45,7 +45,8 @@ def columns(
     if mean_field is not None:
         posteriors[MEAN_FIELD] = mean_field.posterior()
     posteriors |= {UNTRAINED: before, TRAINED: after}
-    outside = problem.outside()
+    source = problem.config.judging.outside
+    outside = None if source is None else problem.outside(source)
     return {name: scores(problem, each, outside) for name, each in posteriors.items()}
 
 

@@ -4,11 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from experiments.weight_sharing.problem import Problem
 from PIL import Image
 
 import configs
 from experiments.weight_sharing import scores as weight_sharing_scores
-from experiments.weight_sharing.problem import Problem
 from symbnn import data, density, inference, models, sharing, tree
 from symbnn.data import Split, Streamed
 from symbnn.data.images import IMAGES

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from experiments.weight_sharing.problem import SCALES, changes_of
 
 import configs
 from configs.weight_sharing.parts import Pretraining
@@ -23,7 +24,6 @@ from experiments.weight_sharing.augmentation import (
     saturate,
     turn_hue,
 )
-from experiments.weight_sharing.problem import SCALES, changes_of
 from symbnn.density import Batch
 
 CHANGES = {

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from experiments.weight_sharing.problem import Problem, create, import_weights
 
 import configs
 from configs.parts import Data
@@ -14,7 +15,6 @@ from configs.weight_sharing.parts import STAGES
 from configs.weight_sharing.variants import CHANGES
 from experiments.weight_sharing import problem as weight_sharing_problem
 from experiments.weight_sharing import study
-from experiments.weight_sharing.problem import Problem, create, import_weights
 from experiments.weight_sharing.variants import changed
 from symbnn import data, evaluate, io, keys, models, sharing
 from symbnn.data import Split

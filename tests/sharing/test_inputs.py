@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from experiments.weight_sharing.problem import Problem, import_weights
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
 import configs
 from experiments.weight_sharing import scores as weight_sharing_scores
 from experiments.weight_sharing import study
-from experiments.weight_sharing.problem import Problem, import_weights
 from symbnn import data, evaluate, io, sharing, tree
 from symbnn.inference.recipe import Recipe
 

@@ -1,4 +1,4 @@
-"""Columns of the compact posterior's tables: predictions of a law, scored against HMC and the labels."""
+"""Columns of tables of compact posteriors: a law's predictions against a reference and the labels."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.common.methods import Problem
+from experiments.common.problem import Problem
 from experiments.harness.tables import Cell, Row
 from symbnn import evaluate, keys, tree
 from symbnn.types import Params, Samples
