@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from experiments.weight_sharing.problem import SCALES, changes_of
 
 import configs
 from configs.weight_sharing.parts import Pretraining
+from experiments.common.problem import SCALES
 from experiments.weight_sharing.augmentation import (
     Augmented,
     Change,
@@ -21,6 +21,7 @@ from experiments.weight_sharing.augmentation import (
     add_contrast,
     augment,
     brighten,
+    changes_of,
     saturate,
     turn_hue,
 )

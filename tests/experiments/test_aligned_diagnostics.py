@@ -1,0 +1,33 @@
+"""What the study of aligned diagnostics measures on relabelled chains."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.aligned_diagnostics import study
+from experiments.common.problem import perceptron
+from symbnn import diagnostics, symmetry, tree
+from tests.experiments.cases import debug_config
+
+KEY = jax.random.key(0)
+
+
+def test_labels_kept_from_draw_to_draw():
+    """Two chains of three draws: one keeps its labels, the other swaps two of four units once."""
+    same, swapped = [0, 1, 2, 3], [1, 0, 2, 3]
+    permutations = {"hidden": jnp.array([same, same, same, same, swapped, swapped])}
+    np.testing.assert_allclose(study._labels_kept(permutations, 2), (4 * 4 - 2) / 16)
+
+
+def test_random_labels_leave_predictions_alone():
+    problem = perceptron(debug_config("aligned_diagnostics"))
+    samples = jax.vmap(problem.model.init)(jax.random.split(KEY, 5))
+    moved, permutations = diagnostics.relabelled(problem.model.spec, samples, KEY)
+    counts = symmetry.number_of_transpositions(permutations["hidden"])
+    assert counts.max() > 0
+    for index in range(5):
+        np.testing.assert_allclose(
+            problem.model.apply(tree.take(moved, index), problem.inputs),
+            problem.model.apply(tree.take(samples, index), problem.inputs),
+            atol=1e-5,
+        )

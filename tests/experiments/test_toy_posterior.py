@@ -1,0 +1,32 @@
+"""The clouds of the toy and the gauge of its figure."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.toy_posterior import study
+from symbnn import models, symmetry
+from tests.experiments.cases import debug_config
+
+KEY = jax.random.key(0)
+
+
+def test_the_clouds_of_the_toy_are_balanced_and_apart():
+    points = study.two_clouds(debug_config("toy_posterior"))
+    assert points.inputs.shape == (400, 2)
+    assert points.targets.mean() == 0.5
+    side = points.inputs.sum(-1)
+    assert np.mean((side > 0) == (points.targets[:, 0] > 0)) > 0.99
+
+
+def test_the_gauge_of_the_toy_orders_units_and_keeps_the_function():
+    model = models.mlp((2,), 1, hidden=(2,))
+    inputs = jax.random.normal(KEY, (5, 2))
+    for seed in range(4):
+        params = model.init(jax.random.key(seed))
+        moved = study.sort_by_outgoing(model.spec, symmetry.normalise(model.spec, params, scale=3.0))
+        first, second = np.asarray(moved["out"]["kernel"][:, 0])
+        assert first <= second
+        lengths = jnp.linalg.norm(moved["hidden"]["kernel"], axis=0)
+        np.testing.assert_allclose(lengths, 3.0, rtol=1e-5)
+        np.testing.assert_allclose(model.apply(moved, inputs), model.apply(params, inputs), atol=1e-5)
