@@ -105,8 +105,9 @@ def _present(run: Run, config: AlignedDiagnostics, found: Any, sampler: Any) -> 
             f"{config.data.name}, hidden units {joined(config.model.hidden)}: "
             f"{settings.num_chains} chains of {settings.num_samples} draws after {settings.num_burnin}, with "
             f"trajectories of {settings.num_steps} steps, short on purpose. Function space: centred logits "
-            f"of {config.num_inputs} test images. A quantity that never moves has R-hat 1 if the chains "
-            "agree on its value, else infinity."
+            f"of {config.num_inputs} test images. R-hat compares the spread between chains with that within "
+            "them and is 1 where they agree; a quantity that never moves has R-hat 1 if all chains have the "
+            "same value, else infinity."
         ],
         tables=[table, sampler_table(sampler)],
         figures=[(run.figure("rhat", drawn), "R-hat of all quantities, by space and labelling")],
@@ -132,11 +133,16 @@ def _findings(rhat: dict[str, np.ndarray]) -> list[str]:
     """What the control allows to say."""
     median = {name: float(np.median(values)) for name, values in rhat.items()}
     nearest = min(ALIGNED, key=lambda name: abs(median[name] - median[FUNCTION]))
-    state = "not converged" if median[FUNCTION] > RHAT_LIMIT else "converged in the median"
+    state = "have not converged" if median[FUNCTION] > RHAT_LIMIT else "have converged in the median"
+    control = f"Random labels give a median of {median[CONTROL]:.3f} on the same chains"
+    if median[CONTROL] < median[FUNCTION]:
+        control += (
+            ", lower than function space although no chain was drawn longer: a low R-hat of relabelled "
+            "weights is no evidence of convergence"
+        )
     return [
-        f"Function space decides: {state}, median R-hat {median[FUNCTION]:.3f}.",
-        f"Raw weights say {median[RAW]:.3f}. Of the alignments the nearest to function space is "
-        f"“{nearest}” with {median[nearest]:.3f}.",
-        f"Random labels give {median[CONTROL]:.3f} on the same chains: a low R-hat after relabelling is no "
-        "evidence of convergence.",
+        f"By function space the chains {state}: the median R-hat of the logits is {median[FUNCTION]:.3f}.",
+        f"Raw weights have a median of {median[RAW]:.3f}. Of the alignments, “{nearest}” is nearest to "
+        f"function space with {median[nearest]:.3f}.",
+        f"{control}.",
     ]

@@ -189,5 +189,7 @@ def _introduction(problem: Problem) -> list[str]:
         f"HMC: {config.inference.num_chains} chains of {config.inference.num_samples} draws. "
         f"Ensemble: {config.ensemble.num_members} networks.",
         "q_d is the Gaussian with the mean and standard deviation of the raw samples, q_r that of the "
-        f"samples aligned to the first of them ({config.compact.matching} matching).",
+        f"samples aligned to the first of them (matched by {config.compact.matching}). Agreement is the "
+        "share of test images on which the most probable class is the one by HMC; TV is the total variation "
+        "between the predictions, from 0 (equal) to 1.",
     ]

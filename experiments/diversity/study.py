@@ -31,10 +31,8 @@ PAPER = (
     "functional collapse; an ensemble's units are exchangeable, those of HMC chains are not; orders of units "
     "change in phases of high learning rate and freeze afterwards."
 )
-CORRELATED = (
-    "The test takes samples as independent. Draws of a chain are not: that it fails says that the chain has "
-    "not been over the units evenly, be it for want of swaps or of length."
-)
+LEVEL = 0.05
+"""Of the test of exchangeability."""
 
 
 def run(config: Diversity, rundir: Path | str) -> Table:
@@ -146,7 +144,7 @@ def _present(run: Run, config: Diversity, problem: Problem, trained: Any, chain:
         ],
         tables=tables,
         figures=[(run.figure("diversity", drawn), caption)],
-        findings=[_finding(tests, inside, outside), CORRELATED, PAPER],
+        findings=[*_findings(tests, inside, outside), PAPER],
     )
     return tables[0]
 
@@ -177,15 +175,23 @@ def _order_table(epochs: np.ndarray, taus: np.ndarray) -> Table:
     )
 
 
-def _finding(tests: dict[str, Any], inside: np.ndarray, outside: np.ndarray) -> str:
+def _findings(tests: dict[str, Any], inside: np.ndarray, outside: np.ndarray) -> list[str]:
     words = ", ".join(
-        f"{name}: p = {test.p_value:.2g}, {'passes' if test.p_value > 0.05 else 'fails'}"
+        f"{name}: p = {test.p_value:.2g}, {'passes' if test.p_value > LEVEL else 'fails'}"
         for name, test in tests.items()
     )
     correlation, least = np.corrcoef(inside, outside)[0, 1], inside.min() / inside.mean()
     collapse = "no two networks are one function" if least > 0.1 else "some pairs are close to one function"
-    return (
-        f"Exchangeability: {words}. Pairs differ by {inside.mean():.3f} nats on test images and by "
-        f"{outside.mean():.3f} out of distribution (correlation {correlation:.2f}); the most alike pair has "
-        f"{100 * least:.0f} % of the mean: {collapse}."
-    )
+    said = [
+        f"Test of exchangeable units: {words}.",
+        f"Pairs differ by {inside.mean():.3f} nats on test images and by {outside.mean():.3f} out of "
+        f"distribution (correlation {correlation:.2f}). The most alike pair has {100 * least:.0f} % of the "
+        f"mean: {collapse}.",
+    ]
+    if tests[CHAIN].p_value <= LEVEL:
+        said.append(
+            "The test takes samples as independent, which draws of a chain are not. That the chain fails "
+            "shows that it did not visit all labels of its units equally often: it rarely swaps them, or is "
+            "too short."
+        )
+    return said

@@ -27,11 +27,12 @@ from symbnn.types import Samples
 
 SETTINGS = (
     "Symmetries removed: {gauge}, then units sorted by the {key} of their incoming weights (sorted), or "
-    "aligned by weights to one more network that is in no set (aligned). MMD²: unbiased, "
-    "mean over Laplace and Gaussian kernels of 10 bandwidths each. Its p-value takes networks as "
-    "independent, which those of a chain or around few modes are not: it is meant for the deep ensemble. ECE "
-    "and ACE: top label, 15 bins of equal width and of equal mass. MI: mutual information of prediction and "
-    "network."
+    "aligned by weights to one more network that is in no set (aligned). MMD² is the squared maximum mean "
+    "discrepancy of the weights, zero for equal laws: unbiased, mean over Laplace and Gaussian kernels of 10 "
+    "bandwidths each. Its p-value takes networks as independent, which those of a chain or around few modes "
+    "are not: it is meant for the deep ensemble. ECE and ACE: top label, 15 bins of equal width and of equal "
+    "mass. MI: mutual information of prediction and network, the part of the uncertainty on which networks "
+    "disagree."
 )
 
 GAUGES = {

@@ -157,7 +157,7 @@ def _finding(table: Table) -> str:
     variance, _, _, mean = (row.cells for row in table.rows)
     left = float(variance[2].value or 0) / float(variance[0].value or 1)
     return (
-        f"Without symmetries {100 * left:.0f} % of the variance is left; the mean of all networks is right "
-        f"on {mean[0].value:.3f} of the test images as trained, on {mean[2].value:.3f} without "
-        "scales and labels."
+        f"Without scales and labels {100 * left:.0f} % of the variance of the weights is left. One network "
+        f"with the mean weights of all is right on {mean[0].value:.3f} of the test images as trained, and on "
+        f"{mean[2].value:.3f} without scales and labels."
     )

@@ -152,9 +152,11 @@ def _present(run: Run, problem: Problem, curves: Any) -> Table:
             f"HMC: {config.inference.num_chains} chains of {config.inference.num_samples} draws; ensemble: "
             f"{config.ensemble.num_members} networks. Labels: {FIRST}, matched by {config.compact.matching} "
             f"(the paper's recipe), or {MEAN} of the HMC samples, found with the alignment by weights.",
-            f"Test accuracy of what is left, weights ranked over all layers; a mean over {len(many)} HMC "
-            f"samples, all ensemble members, and, for the mean network, {len(one)} random rankings. Raw σ "
-            "ranks HMC samples and members in the labels they came with.",
+            "Weights are ranked over all layers, by σ (the standard deviation of a weight under a posterior, "
+            "lowest kept first), magnitude, signal-to-noise (magnitude over σ) or chance. Numbers are the "
+            f"test accuracy of what is left, a mean over {len(many)} HMC samples, over all ensemble members, "
+            f"and, for the mean network, over {len(one)} random rankings. Raw σ ranks HMC samples and "
+            "members in the labels they came with.",
         ],
         tables=tables,
         figures=[(run.figure("pruning", drawn), "Accuracy against the share of weights kept")],
@@ -182,6 +184,6 @@ def _finding(labels: str, name: str, curves: dict[str, np.ndarray]) -> str:
     stronger = (mean[MAGNITUDE] > mean[ALIGNED]).sum()
     return (
         f"{name[0].upper()}{name[1:]}, aligned to {labels}: of the {COMPARED.sum()} levels from 90 to 10 %, "
-        f"aligned σ is above raw σ at {above_raw} and above chance at {above_chance}; magnitude is the "
-        f"stronger baseline, above aligned σ, at {stronger}."
+        f"ranking by aligned σ keeps more accuracy than raw σ at {above_raw} and more than chance at "
+        f"{above_chance}; ranking by magnitude keeps more than aligned σ at {stronger}."
     )

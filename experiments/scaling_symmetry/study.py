@@ -238,18 +238,42 @@ def _orbit_table(orbits: Any) -> Table:
 def _findings(masses: Any, left: Any, orbits: Any) -> list[str]:
     above = int(np.sum(masses["mass"] > masses["minimum"]))
     excess = 100 * (masses["mass"] / masses["minimum"] - 1)
-    full = {name: pair for name, pair in left.items() if "full" in name and "adam" not in name}
-    share = max((100 * _worst_share(*pair) for pair in full.values()), default=np.nan)
-    exponent = max((100 * (_worst_exponent(*pair) or np.inf) for pair in full.values()), default=np.nan)
-    scales, normalised = np.asarray(orbits["scales"]), np.asarray(orbits[NORMALISED]["mass"])
     return [
         f"{above} of {len(excess)} networks lie strictly above their minimum, by {excess.min():.1f} to "
         f"{excess.max():.1f} % of it (median {np.median(excess):.1f} %).",
-        f"On full batches of gradient descent, with momentum or without, the share of the imbalance left is "
-        f"within {share:.1f} % of the law, its exponent within {exponent:.1f} % (worst where weight decay is "
-        "weakest and steps of finite size move the imbalance more than decay does). Adam does not follow the "
-        "law, as its steps are not along the gradient.",
-        f"With batch normalisation the mass falls as far as it is followed (least at scale "
-        f"{scales[normalised.argmin()]:.3f}, the smallest tried is {scales[0]:.3f}): there is no minimum, "
-        "and `balance` refuses such a network.",
+        *_law_findings(left),
+        _orbit_finding(np.asarray(orbits["scales"]), np.asarray(orbits[NORMALISED]["mass"])),
     ]
+
+
+def _law_findings(left: dict[str, tuple[np.ndarray, np.ndarray]]) -> list[str]:
+    """How well the law holds on full batches, for every optimiser that was tried."""
+    said = []
+    for name, pair in left.items():
+        if "full" not in name:
+            continue
+        exponent = _worst_exponent(*pair)
+        rest = (
+            "and some imbalances changed their sign, which no exponent gives"
+            if exponent is None
+            else f"and its exponent by at most {100 * exponent:.1f} %"
+        )
+        adam = " Adam's steps are not along the gradient, so the law does not apply." * name.startswith(
+            "adam"
+        )
+        said.append(
+            f"With {name.replace(', full batch', '')} on full batches, the share of the imbalance left "
+            f"differs from the law by at most {100 * _worst_share(*pair):.1f} %, {rest}.{adam}"
+        )
+    return said
+
+
+def _orbit_finding(scales: np.ndarray, masses: np.ndarray) -> str:
+    least = scales[masses.argmin()]
+    start = f"With batch normalisation the mass is least at scale {least:.3f}"
+    if least > scales[0]:
+        return f"{start}; scales from {scales[0]:.3f} were tried."
+    return (
+        f"{start}, the smallest that was tried: it falls as far as it is followed. Such a network has no "
+        "least mass, and `symmetry.balance` refuses it."
+    )

@@ -150,10 +150,17 @@ def _diamond(pair: np.ndarray) -> np.ndarray:
 
 
 def _finding(weights: dict[str, np.ndarray]) -> str:
-    ring, diamond = _variation(_ring(weights[TRAINED])), _variation(_diamond(weights[RESCALED]))
-    other, half = _variation(_ring(weights[RESCALED])), _half(weights[SORTED])
+    half = _half(weights[SORTED])
     return (
-        f"As trained, the distance from the origin varies by {100 * ring:.1f} % of its mean: a ring. With "
-        f"scaling removed it varies by {100 * other:.1f} %, and |w₁| + |w₂| by {100 * diamond:.1f} %: a "
-        f"diamond. In order, {100 * half:.0f} % of the networks lie in one half."
+        f"As trained, {_shape(weights[TRAINED])}. With scaling removed, {_shape(weights[RESCALED])}. With "
+        f"the units in order, {100 * half:.0f} % of the networks lie in one half of the plane."
+    )
+
+
+def _shape(pair: np.ndarray) -> str:
+    """Ring or diamond: which of the two lengths varies less."""
+    ring, diamond = _variation(_ring(pair)), _variation(_diamond(pair))
+    return (
+        f"√(w₁² + w₂²) varies by {100 * ring:.1f} % of its mean and |w₁| + |w₂| by {100 * diamond:.1f} %: "
+        f"{'a ring' if ring < diamond else 'a diamond'}"
     )

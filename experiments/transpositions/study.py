@@ -25,6 +25,7 @@ from symbnn import evaluate, keys, symmetry, tree
 from symbnn.types import Key, Params, Samples
 
 METHODS = ("weights", "activations")
+SILENT = ": units that are silent on every image have the same activations and cannot be told apart."
 PAPER = (
     "The paper's finding: NoT after training, weight distance and loss barrier against the initial NoT; "
     "NoT to W_0 rises monotonically along the interpolation (its Figure 3 gives curves and no numbers)."
@@ -164,9 +165,11 @@ def _present(run: Run, config: Transpositions, problem: Problem, found: Any, pat
         title="Transpositions",
         introduction=[
             weight_space.describe(problem, config.training),
-            f"{config.num_runs} networks W_0 and {config.num_values} copies of each with exactly so many "
-            f"swaps of its {sum(group.size for group in spec.groups)} hidden units, all trained in one "
-            f"program, then matched to W_0. Mean ± standard deviation over the {config.num_runs} runs.",
+            "NoT is the number of transpositions of a permutation: the fewest swaps of two units that make "
+            f"it. {config.num_runs} networks W_0 and {config.num_values} copies W_1 of each, whose "
+            f"{sum(group.size for group in spec.groups)} hidden units were swapped to a given NoT, are "
+            "trained in one program; then every W_1 is matched to its W_0. Mean ± standard deviation over "
+            f"the {config.num_runs} runs.",
         ],
         tables=[main, _correlation_table(initial, found), *lines],
         figures=[(run.figure("transpositions", drawn), "Initial NoT against what training makes of it")],
@@ -246,6 +249,5 @@ def _path_finding(method: str, counts: np.ndarray) -> str:
         f"Matched by {method}, NoT along the line falls in {(single < 0).sum()} of {single.size} steps of "
         f"single lines, by at most {max(0, -single.min())}; averaged over runs in {(mean < 0).sum()} of "
         f"{mean.size}, by at most {max(0.0, -mean.min()):.1f}. W_0 matched to itself has NoT "
-        f"{counts[..., 0].mean():.1f}"
-        + (": activations do not tell silent units apart." if counts[..., 0].any() else ".")
+        f"{counts[..., 0].mean():.1f}" + (SILENT if method == "activations" and counts[..., 0].any() else ".")
     )

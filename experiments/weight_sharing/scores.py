@@ -193,8 +193,8 @@ def findings(scored: list[dict[str, Scores]], changes: dict[str, Any], num_judge
     ]
     if nll[1] < nll[0]:
         said[0] += (
-            " Stage 3 also trains longer, and without the weight decay of the deterministic network: a "
-            "better NLL is not the merit of sharing alone."
+            " Stage 3 also trains longer, and without the weight decay of the deterministic network, so the "
+            "better NLL is not due to sharing alone."
         )
     if MEAN_FIELD in scored[0]:
         said.append("Mean-field VI has the full KL to the same narrow prior and no setting tuned for it.")
@@ -223,8 +223,9 @@ def introduction(config: WeightSharing, problem: Problem) -> list[str]:
         f"{config.data.name}: {problem.target.num_data:,} training and {len(problem.labels):,} judged "
         f"images; {config.model.name} with {layout.num_weights:,} shared kernel weights.",
         "Stage 0 trains the deterministic network, Stage 1 a standard deviation for every kernel weight. "
-        "Outliers keep both; the others share Gaussians over (mean, standard deviation), merged where they "
-        "are nearly the same. Stage 3 trains the shared Gaussians and the outliers on the evidence bound.",
+        "Outliers keep their own mean and standard deviation; all other weights share Gaussians over (mean, "
+        "standard deviation), which Stage 2 merges where they are nearly the same. Stage 3 trains the shared "
+        "Gaussians and the outliers on the evidence bound; the result is called 2DGBNN.",
     ]
 
 

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -109,12 +110,24 @@ def test_help_and_typos_answer_without_jax(arguments):
     assert seconds < 2.0
 
 
-def test_a_study_needs_a_folder_and_a_config_file_only():
-    """What has `CONFIGS` is listed, and has a folder with the command and `run(config, rundir)`."""
+def test_every_study_has_a_folder_with_its_command_and_a_config_file():
     folders = {path.parent.name for path in (ROOT / "experiments").glob("*/study.py")}
     assert folders == set(configs.STUDIES)
     for study in folders:
         assert f'cli.main("{study}")' in (ROOT / "experiments" / study / "__main__.py").read_text()
+
+
+@pytest.mark.parametrize(
+    ("contract", "field"),
+    [
+        ("studies are independent of one another", "modules"),
+        ("what studies share knows no study", "forbidden_modules"),
+    ],
+)
+def test_the_import_contracts_know_every_study(contract, field):
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (found,) = (each[field] for each in known if each["name"] == contract)
+    assert set(found) == {f"experiments.{study}" for study in configs.STUDIES}
 
 
 @pytest.mark.slow
