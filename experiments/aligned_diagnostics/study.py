@@ -20,7 +20,7 @@ from experiments.common.problem import Problem, joined, perceptron
 from experiments.common.sampler_table import sampler_table
 from experiments.harness.present import present
 from experiments.harness.rundir import Run, open_run
-from experiments.harness.tables import Cell, Row, Table
+from experiments.harness.tables import Row, Table
 from symbnn import diagnostics, keys, symmetry, tree
 from symbnn.diagnostics.spaces import RHAT_LIMIT, by_chain
 from symbnn.types import Samples
@@ -118,15 +118,11 @@ def _present(run: Run, config: AlignedDiagnostics, found: Any, sampler: Any) -> 
 
 def _table(rhat: dict[str, np.ndarray], kept: dict[str, Any]) -> Table:
     rows = [
-        Row(
-            f"R-hat, {name}" if "share" not in name else name,
-            tuple(Cell(float(of(v))) for v in rhat.values()),
-            3,
-        )
+        Row.of(f"R-hat, {name}" if "share" not in name else name, map(of, rhat.values()), 3)
         for name, of in ROWS.items()
     ]
-    labels = tuple(Cell(float(kept[name])) if name in kept else Cell(None) for name in rhat)
-    return Table("Rank-normalised R-hat by space and labelling", tuple(rhat), (*rows, Row(KEPT, labels, 3)))
+    rows.append(Row.of(KEPT, map(kept.get, rhat), 3))
+    return Table("Rank-normalised R-hat by space and labelling", tuple(rhat), tuple(rows))
 
 
 def _findings(rhat: dict[str, np.ndarray]) -> list[str]:

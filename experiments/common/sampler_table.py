@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.harness.tables import Cell, Row, Table
+from experiments.harness.tables import Row, Table
 
 
 def sampler_table(found: Any) -> Table:
@@ -19,8 +19,5 @@ def sampler_table(found: Any) -> Table:
     return Table(
         "The sampler",
         tuple(f"chain {index}" for index in np.asarray(found["chains"])),
-        tuple(
-            Row(words, tuple(Cell(float(value)) for value in np.asarray(found[name])), decimals)
-            for name, (words, decimals) in rows.items()
-        ),
+        tuple(Row.of(words, np.asarray(found[name]), decimals) for name, (words, decimals) in rows.items()),
     )

@@ -19,7 +19,7 @@ import numpy as np
 from experiments.common import columns
 from experiments.common.problem import Problem
 from experiments.compact_posterior.refined import displacement_rows, stored_bytes
-from experiments.harness.tables import Cell, Row, Table
+from experiments.harness.tables import Row, Table
 from symbnn import compact, keys, symmetry, tree
 from symbnn.types import Samples
 
@@ -71,10 +71,7 @@ def table(problem: Problem, beyond: Any, to_mean: Samples, refined: Any) -> Tabl
     laws = {REFINED: refined["law"], CONTROL: refined["control"]}
     rows = columns.metric_rows(beyond["scores"], COLUMNS)
     rows += displacement_rows(laws, compact.gaussian(to_mean), COLUMNS)
-    sizes = tuple(
-        Cell(float(beyond["bytes"][name])) if name in beyond["bytes"] else Cell(None) for name in COLUMNS
-    )
-    rows.append(Row("stored, bytes", sizes, 0))
+    rows.append(Row.of("stored, bytes", (beyond["bytes"].get(name) for name in COLUMNS), 0))
     settings = problem.config.compact
     return Table(
         f"Beyond the paper; laws: {settings.num_draws} draws, mean ± standard deviation over "

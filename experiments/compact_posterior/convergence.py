@@ -1,7 +1,7 @@
 """Did the chains converge: the table below the compact posterior's."""
 
 from experiments.common.problem import Problem
-from experiments.harness.tables import Cell, Row, Table
+from experiments.harness.tables import Row, Table
 from symbnn import diagnostics, keys
 from symbnn.types import Samples
 
@@ -43,11 +43,7 @@ def convergence_table(found: dict[str, diagnostics.Summary]) -> Table:
         "low_ess": "smaller ESS, worst 5 %",
     }
     rows = tuple(
-        Row(
-            words,
-            tuple(Cell(float(getattr(summary, name))) for summary in found.values()),
-            0 if "ESS" in words else 3,
-        )
+        Row.of(words, (getattr(each, name) for each in found.values()), 0 if "ESS" in words else 3)
         for name, words in names.items()
     )
     return Table(

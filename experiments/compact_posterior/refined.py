@@ -18,7 +18,7 @@ from configs.parts import Refinement
 from experiments.common import columns
 from experiments.common.problem import Problem
 from experiments.harness import progress
-from experiments.harness.tables import Cell, Row, Table
+from experiments.harness.tables import Row, Table
 from symbnn import compact, keys, tree
 from symbnn.posteriors import DiagonalGaussian
 from symbnn.types import Samples
@@ -85,7 +85,7 @@ def candidate_table(settings: Refinement, refined: Any) -> Table:
             for index, (loss, penalty) in enumerate(candidates(settings))
         ),
         tuple(
-            Row(name, tuple(Cell(float(value)) for value in column), 4 if "TV" in name else 3)
+            Row.of(name, column, 4 if "TV" in name else 3)
             for name, column in zip(names, values.T, strict=True)
         ),
     )
@@ -98,11 +98,7 @@ def displacement_rows(laws: dict[str, Any], start: DiagonalGaussian, names: tupl
     """How far every diagonal law is from `start`; dashes for other laws."""
     found = {name: compact.displacement(law, start) for name, law in laws.items()}
     return [
-        Row(
-            words,
-            tuple(Cell(float(found[name][index])) if name in found else Cell(None) for name in names),
-            3,
-        )
+        Row.of(words, (found[name][index] if name in found else None for name in names), 3)
         for index, words in enumerate(DISPLACEMENT_ROWS)
     ]
 

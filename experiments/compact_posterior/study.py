@@ -19,7 +19,7 @@ from experiments.common.weight_space import flat
 from experiments.compact_posterior import beyond, convergence, figures, refined, weights
 from experiments.harness.present import present
 from experiments.harness.rundir import Run, open_run
-from experiments.harness.tables import Cell, Row, Table
+from experiments.harness.tables import Table
 from symbnn import compact, keys, symmetry, tree
 from symbnn.inference import Fit
 from symbnn.types import Samples
@@ -125,17 +125,12 @@ def _prune(problem: Problem, samples: Samples, to_first: Samples) -> dict[str, A
 
 
 def _paper_table(problem: Problem, scores: Any) -> Table:
-    rows: list[Row] = []
-    for row in columns.metric_rows(scores, COLUMNS):
-        rows.append(row)
-        if row.name in PAPER:
-            rows.append(Row(f"{row.name}, paper", tuple(Cell(value) for value in PAPER[row.name]), 3))
     settings = problem.config.compact
     return Table(
         f"Agreement, total variation and accuracy; q columns: {settings.num_draws} draws, mean ± standard "
         f"deviation over {settings.num_draw_seeds} sets; the paper's numbers are of MNIST with 784-512-10",
         COLUMNS,
-        tuple(rows),
+        columns.with_paper(columns.metric_rows(scores, COLUMNS), PAPER),
     )
 
 

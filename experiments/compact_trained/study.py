@@ -14,7 +14,7 @@ from experiments.common.problem import Problem, perceptron
 from experiments.common.weight_space import flat
 from experiments.harness.present import present
 from experiments.harness.rundir import open_run
-from experiments.harness.tables import Cell, Row, Table
+from experiments.harness.tables import Table
 from symbnn import compact, symmetry
 from symbnn.posteriors import DiagonalGaussian
 from symbnn.types import Samples
@@ -87,17 +87,11 @@ def _score(
 
 
 def _table(scores: Any) -> Table:
-    rows: list[Row] = []
-    for row in columns.metric_rows(scores, COLUMNS, decimals=4):
-        if "HMC" in row.name:
-            continue
-        rows.append(row)
-        if row.name in PAPER:
-            rows.append(Row(f"{row.name}, paper", tuple(Cell(value) for value in PAPER[row.name]), 4))
+    rows = columns.metric_rows(scores, COLUMNS, decimals=4)
     return Table(
         "Test accuracy and calibration; the paper's numbers are of MNIST with 784-512-10",
         COLUMNS,
-        tuple(rows),
+        columns.with_paper([row for row in rows if "HMC" not in row.name], PAPER),
     )
 
 

@@ -151,7 +151,7 @@ def _present(run: Run, config: Diversity, problem: Problem, trained: Any, chain:
 
 def _pair_table(inside: np.ndarray, outside: np.ndarray) -> Table:
     rows = tuple(
-        Row(name, tuple(Cell(float(of(each))) for of in (np.mean, np.min, np.max)))
+        Row.of(name, (each.mean(), each.min(), each.max()))
         for name, each in {"test images": inside, "out of distribution": outside}.items()
     )
     return Table("Mutual information of pairs of networks, nats", ("mean", "least", "most"), rows)
@@ -159,9 +159,9 @@ def _pair_table(inside: np.ndarray, outside: np.ndarray) -> Table:
 
 def _exchange_table(tests: dict[str, Any]) -> Table:
     rows = (
-        Row("chi-square", tuple(Cell(test.statistic) for test in tests.values()), 1),
-        Row("p-value", tuple(Cell(test.p_value) for test in tests.values()), 4),
-        Row("samples", tuple(Cell(float(test.counts.sum())) for test in tests.values()), 0),
+        Row.of("chi-square", (test.statistic for test in tests.values()), 1),
+        Row.of("p-value", (test.p_value for test in tests.values()), 4),
+        Row.of("samples", (test.counts.sum() for test in tests.values()), 0),
     )
     return Table("Exchangeability of the units of the first hidden layer", tuple(tests), rows)
 

@@ -129,14 +129,7 @@ def _present(run: Run, config: LossBarriers, problem: Problem, judged: Any) -> T
 
 
 def _table(config: LossBarriers, title: str, values: dict[str, np.ndarray]) -> Table:
-    rows = tuple(
-        Row(
-            name,
-            tuple(Cell(float(row.mean()), float(row.std(ddof=1)) if row.size > 1 else None) for row in each),
-            3,
-        )
-        for name, each in values.items()
-    )
+    rows = tuple(Row(name, tuple(Cell.over(row) for row in each), 3) for name, each in values.items())
     return Table(title, tuple(f"epoch {epoch}" for epoch in config.epochs), rows)
 
 

@@ -16,7 +16,7 @@ from experiments.common import methods
 from experiments.common.problem import Problem, joined, load
 from experiments.harness.present import present
 from experiments.harness.rundir import Run, open_run
-from experiments.harness.tables import Cell, Row, Table
+from experiments.harness.tables import Row, Table
 from experiments.model_zoo import figures
 from symbnn import io, keys, tree
 from symbnn.types import Samples
@@ -150,7 +150,7 @@ def _table(judged: dict[str, np.ndarray]) -> Table:
         "training loss of the last epoch, nats": (judged["loss"], 3),
     }
     rows = tuple(
-        Row(name, tuple(Cell(float(of(each))) for of in (np.mean, np.median, np.min, np.max)), decimals)
+        Row.of(name, (np.mean(each), np.median(each), np.min(each), np.max(each)), decimals)
         for name, (each, decimals) in values.items()
     )
     return Table("Networks of the zoo", ("mean", "median", "least", "most"), rows)

@@ -18,7 +18,7 @@ from experiments.common import methods
 from experiments.common.problem import Problem, perceptron
 from experiments.harness.present import present
 from experiments.harness.rundir import Run, open_run
-from experiments.harness.tables import Cell, Row, Table
+from experiments.harness.tables import Row, Table
 from experiments.posterior_views import figures
 from symbnn import symmetry, tree
 from symbnn.types import Params, Samples
@@ -97,6 +97,10 @@ def _present(run: Run, problem: Problem, config: PosteriorViews, states: Any, su
     table = _table(problem, states, weights, projected)
     names = _weight_names(tree.take(states[TRAINED], 0))
     ticks = np.linspace(*REACH, config.grid)
+    places = {
+        f"{name}\n{100 * share:.0f} % of the variance": found for name, (found, share) in projected.items()
+    }
+    pairs = {name: weights[name][:, pair] for name in STATES}
     present(
         run,
         title="A posterior in pictures",
@@ -108,16 +112,11 @@ def _present(run: Run, problem: Problem, config: PosteriorViews, states: Any, su
         tables=[table],
         figures=[
             (
-                run.figure("projections", figures.projections(projected)),
+                run.figure("projections", figures.clouds(places, ("first direction", "second direction"))),
                 "Networks in the two principal directions of each state",
             ),
             (
-                run.figure(
-                    "pairs",
-                    figures.pairs(
-                        {name: weights[name][:, pair] for name in STATES}, [names[i] for i in pair]
-                    ),
-                ),
+                run.figure("pairs", figures.clouds(pairs, [names[index] for index in pair])),
                 "Two weights of every network, the clearest ones after alignment",
             ),
             (
@@ -145,10 +144,10 @@ def _table(problem: Problem, states: Any, weights: Any, projected: Any) -> Table
     means = [jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), states[name]) for name in STATES]
     of_three = [jax.tree.map(lambda leaf: jnp.mean(leaf[:3], axis=0), states[name]) for name in STATES]
     rows = (
-        Row("variance of all weights", tuple(Cell(float(weights[n].var(axis=0).sum())) for n in STATES), 2),
-        Row("share of two principal directions", tuple(Cell(projected[n][1]) for n in STATES), 3),
-        Row("accuracy of the mean of three networks", tuple(Cell(accuracy(p)) for p in of_three), 3),
-        Row("accuracy of the mean of all networks", tuple(Cell(accuracy(p)) for p in means), 3),
+        Row.of("variance of all weights", (weights[name].var(axis=0).sum() for name in STATES), 2),
+        Row.of("share of two principal directions", (projected[name][1] for name in STATES), 3),
+        Row.of("accuracy of the mean of three networks", map(accuracy, of_three), 3),
+        Row.of("accuracy of the mean of all networks", map(accuracy, means), 3),
     )
     return Table("What symmetry removal leaves of the spread", STATES, rows)
 

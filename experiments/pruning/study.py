@@ -31,7 +31,7 @@ from experiments.common.weight_ranking import (
 )
 from experiments.harness.present import present
 from experiments.harness.rundir import Run, open_run
-from experiments.harness.tables import Cell, Row, Table
+from experiments.harness.tables import Row, Table
 from symbnn import compact, keys, symmetry, tree
 from symbnn.inference import Fit
 from symbnn.posteriors import DiagonalGaussian
@@ -169,10 +169,7 @@ def _present(run: Run, problem: Problem, curves: Any) -> Table:
 
 
 def _table(labels: str, name: str, curves: dict[str, np.ndarray]) -> Table:
-    rows = tuple(
-        Row(ranking, tuple(Cell(float(value)) for value in curves[ranking].mean(0)), 3)
-        for ranking in RANKINGS
-    )
+    rows = tuple(Row.of(ranking, curves[ranking].mean(0), 3) for ranking in RANKINGS)
     title = f"Accuracy by share of weights kept: {name}, aligned to {labels}"
     return Table(title, tuple(f"{100 * kept:g} %" for kept in LEVELS), rows)
 

@@ -188,7 +188,7 @@ def _mass_table(config: ScalingSymmetry, problem: Problem, masses: dict[str, np.
         "largest |in − out| / (in + out) at the minimum, 10⁻⁹": (1e9 * masses["residual"], 3),
     }
     rows = tuple(
-        Row(name, tuple(Cell(float(of(each))) for of in (np.mean, np.min, np.max)), decimals)
+        Row.of(name, (np.mean(each), np.min(each), np.max(each)), decimals)
         for name, (each, decimals) in values.items()
     )
     return Table("Networks trained with weight decay", ("mean", "least", "most"), rows)
@@ -223,14 +223,11 @@ def _worst_exponent(predicted: np.ndarray, measured: np.ndarray) -> float | None
 
 def _orbit_table(orbits: Any) -> Table:
     masses = [np.asarray(orbits[name]["mass"]) for name in (PLAIN, NORMALISED)]
+    changes = [orbits[name]["change"] for name in (PLAIN, NORMALISED)]
     rows = (
-        Row("scale of least mass", tuple(Cell(float(orbits["scales"][each.argmin()])) for each in masses), 3),
-        Row("least mass, share of that of scale 1", tuple(Cell(float(m.min() / m[20])) for m in masses), 3),
-        Row(
-            "largest change of a logit, 10⁻⁶",
-            tuple(Cell(1e6 * float(orbits[n]["change"])) for n in (PLAIN, NORMALISED)),
-            2,
-        ),
+        Row.of("scale of least mass", (orbits["scales"][each.argmin()] for each in masses), 3),
+        Row.of("least mass, share of that of scale 1", (each.min() / each[20] for each in masses), 3),
+        Row.of("largest change of a logit, 10⁻⁶", (1e6 * float(c) for c in changes), 2),
     )
     return Table("Mass when all hidden units are scaled alike, from 1/16 to 16", (PLAIN, NORMALISED), rows)
 

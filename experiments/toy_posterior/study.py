@@ -18,7 +18,7 @@ from configs.toy_posterior import ToyPosterior
 from experiments.common import methods
 from experiments.harness.present import present
 from experiments.harness.rundir import Run, open_run
-from experiments.harness.tables import Cell, Row, Table
+from experiments.harness.tables import Row, Table
 from experiments.toy_posterior import figures
 from symbnn import data, density, keys, models, symmetry, tree
 from symbnn.types import Params, Samples
@@ -131,12 +131,10 @@ def _half(pair: np.ndarray) -> float:
 def _table(weights: dict[str, np.ndarray], moved: Any) -> Table:
     pairs = list(weights.values())
     rows = (
-        Row("spread of √(w₁² + w₂²), share of its mean", tuple(Cell(_variation(_ring(p))) for p in pairs), 3),
-        Row(
-            "spread of |w₁| + |w₂|, share of its mean", tuple(Cell(_variation(_diamond(p))) for p in pairs), 3
-        ),
-        Row("networks with w₁ ≤ w₂, %", tuple(Cell(100 * _half(pair)) for pair in pairs), 1),
-        Row("largest change of a logit, 10⁻⁶", tuple(Cell(1e6 * float(moved[n]["change"])) for n in weights)),
+        Row.of("spread of √(w₁² + w₂²), share of its mean", (_variation(_ring(pair)) for pair in pairs), 3),
+        Row.of("spread of |w₁| + |w₂|, share of its mean", (_variation(_diamond(pair)) for pair in pairs), 3),
+        Row.of("networks with w₁ ≤ w₂, %", (100 * _half(pair) for pair in pairs), 1),
+        Row.of("largest change of a logit, 10⁻⁶", (1e6 * float(moved[name]["change"]) for name in weights)),
     )
     return Table("The two weights of the last layer in three gauges", tuple(weights), rows)
 

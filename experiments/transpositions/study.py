@@ -182,13 +182,9 @@ def _present(run: Run, config: Transpositions, problem: Problem, found: Any, pat
     return main
 
 
-def _cell(values: np.ndarray) -> Cell:
-    return Cell(float(np.mean(values)), float(np.std(values, ddof=1)))
-
-
 def _main_table(initial: np.ndarray, found: Any) -> Table:
     rows = [
-        Row(f"{words}, {state}", tuple(_cell(column) for column in found[name][quantity].T), decimals)
+        Row(f"{words}, {state}", tuple(Cell.over(column) for column in found[name][quantity].T), decimals)
         for quantity, words, decimals in (
             ("transpositions", "NoT after training", 1),
             ("distance", "squared distance", 2),
@@ -208,7 +204,7 @@ def _correlation_table(initial: np.ndarray, found: Any) -> Table:
     columns["squared distance, not aligned"] = found["as trained"]["distance"]
     columns["loss barrier, not aligned"] = found["as trained"]["barrier"]
     rows = tuple(
-        Row(name, tuple(_cell(_correlations(measure, initial, each)) for each in columns.values()), 3)
+        Row(name, tuple(Cell.over(_correlations(measure, initial, each)) for each in columns.values()), 3)
         for name, measure in (("Spearman ρ", stats.spearmanr), ("Kendall τ", stats.kendalltau))
     )
     return Table("Rank correlation with the initial NoT, run by run", tuple(columns), rows)
@@ -220,7 +216,7 @@ def _correlations(measure: Any, initial: np.ndarray, runs: np.ndarray) -> np.nda
 
 def _path_table(config: Transpositions, chosen: np.ndarray, method: str, counts: np.ndarray) -> Table:
     rows = tuple(
-        Row(f"initial NoT {count}", tuple(_cell(column) for column in counts[:, row].T), 1)
+        Row(f"initial NoT {count}", tuple(Cell.over(column) for column in counts[:, row].T), 1)
         for row, count in enumerate(chosen)
     )
     weights = tuple(f"{weight:.2g}" for weight in np.linspace(0.0, 1.0, config.num_points))

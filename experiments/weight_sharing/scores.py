@@ -119,7 +119,9 @@ def main_table(config: WeightSharing, scored: list[dict[str, Scores]]) -> Table:
     has_paper = config.published.accuracy is not None
     rows = []
     for name, (words, decimals) in ROWS.items():
-        cells = [_cell([each[column].get(name) for each in scored]) for column in names]
+        cells = [
+            Cell.over([each[column][name] for each in scored if name in each[column]]) for column in names
+        ]
         if has_paper:
             value = getattr(config.published, name, None)
             cells.append(Cell(None if value is None else float(value)))
@@ -227,10 +229,3 @@ def introduction(config: WeightSharing, problem: Problem) -> list[str]:
         "standard deviation), which Stage 2 merges where they are nearly the same. Stage 3 trains the shared "
         "Gaussians and the outliers on the evidence bound; the result is called 2DGBNN.",
     ]
-
-
-def _cell(values: list[Any]) -> Cell:
-    found = [float(value) for value in values if value is not None]
-    if not found:
-        return Cell(None)
-    return Cell(float(np.mean(found)), float(np.std(found, ddof=1)) if len(found) > 1 else None)
