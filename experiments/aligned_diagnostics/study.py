@@ -73,10 +73,10 @@ def _diagnose(problem: Problem, config: AlignedDiagnostics, samples: Samples) ->
             **settings,  # type: ignore[arg-type]
         )
         rhat[name] = _rhat(tree.matrix(aligned.samples), chains)
-        kept[name] = _labels_kept(aligned.elements.permutations, chains)
+        kept[name] = labels_kept(aligned.elements.permutations, chains)
     relabelled, permutations = diagnostics.relabelled(spec, samples, keys.named(problem.key, "control"))
     rhat[CONTROL] = _rhat(tree.matrix(relabelled), chains)
-    kept[CONTROL] = _labels_kept(permutations, chains)
+    kept[CONTROL] = labels_kept(permutations, chains)
     return {"rhat": rhat, "kept": kept}
 
 
@@ -84,7 +84,7 @@ def _rhat(values: jax.Array, num_chains: int) -> np.ndarray:
     return np.asarray(diagnostics.rank_rhat(by_chain(values, num_chains)))
 
 
-def _labels_kept(permutations: dict[str, jax.Array], num_chains: int) -> np.ndarray:
+def labels_kept(permutations: dict[str, jax.Array], num_chains: int) -> np.ndarray:
     """Share of units that two successive draws of a chain relabel alike."""
     alike = [
         (by_draw[:, 1:] == by_draw[:, :-1]).mean()
@@ -111,7 +111,7 @@ def _present(run: Run, config: AlignedDiagnostics, found: Any, sampler: Any) -> 
         ],
         tables=[table, sampler_table(sampler)],
         figures=[(run.figure("rhat", drawn), "R-hat of all quantities, by space and labelling")],
-        findings=_findings(rhat),
+        findings=findings(rhat),
     )
     return table
 
@@ -125,7 +125,7 @@ def _table(rhat: dict[str, np.ndarray], kept: dict[str, Any]) -> Table:
     return Table("Rank-normalised R-hat by space and labelling", tuple(rhat), tuple(rows))
 
 
-def _findings(rhat: dict[str, np.ndarray]) -> list[str]:
+def findings(rhat: dict[str, np.ndarray]) -> list[str]:
     """What the control allows to say."""
     median = {name: float(np.median(values)) for name, values in rhat.items()}
     nearest = min(ALIGNED, key=lambda name: abs(median[name] - median[FUNCTION]))

@@ -46,7 +46,7 @@ def refine(
     problem: Problem, settings: Refinement, samples: Samples, start: DiagonalGaussian
 ) -> dict[str, Any]:
     """All candidates with their scores, the chosen law, and the same recipe from a random start."""
-    data = _split(problem, settings, samples)
+    data = split_images(problem, settings, samples)
     recipes = candidates(settings)
     fits = [_fit(problem, settings, data, start, loss, penalty) for loss, penalty in recipes]
     validation = np.array([_validate(problem, data, fit)["mean"] for fit in fits])
@@ -108,7 +108,8 @@ def stored_bytes(posterior: Any) -> int:
     return BYTES_PER_NUMBER * tree.num_weights(posterior)
 
 
-def _split(problem: Problem, settings: Refinement, samples: Samples) -> Data:
+def split_images(problem: Problem, settings: Refinement, samples: Samples) -> Data:
+    """Images to judge on, all others with as many mixed-up ones to fit to, and HMC's predictions on both."""
     images = jnp.asarray(problem.data.train.inputs)
     most = len(images) - max(1, math.ceil(settings.batch_size / 2))
     if settings.num_validation > most:

@@ -144,7 +144,7 @@ def _present(run: Run, config: Diversity, problem: Problem, trained: Any, chain:
         ],
         tables=tables,
         figures=[(run.figure("diversity", drawn), caption)],
-        findings=[*_findings(tests, inside, outside), PAPER],
+        findings=[*findings(tests, inside, outside), PAPER],
     )
     return tables[0]
 
@@ -175,7 +175,8 @@ def _order_table(epochs: np.ndarray, taus: np.ndarray) -> Table:
     )
 
 
-def _findings(tests: dict[str, Any], inside: np.ndarray, outside: np.ndarray) -> list[str]:
+def findings(tests: dict[str, Any], inside: np.ndarray, outside: np.ndarray) -> list[str]:
+    """What the tests and the pairs say."""
     words = ", ".join(
         f"{name}: p = {test.p_value:.2g}, {'passes' if test.p_value > LEVEL else 'fails'}"
         for name, test in tests.items()

@@ -51,7 +51,7 @@ def _states(problem: Problem, networks: Samples) -> dict[str, Samples]:
 def _surface(problem: Problem, config: PosteriorViews, networks: Samples) -> jax.Array:
     """Mean negative log-likelihood on a grid of the plane, `(grid, grid)`: rows are the second coordinate."""
     inputs, targets = (jnp.asarray(part[: config.num_inputs]) for part in problem.data.train)
-    return _plane_losses(
+    return plane_losses(
         problem.model.apply,
         problem.target.likelihood.log_prob,
         tree.take(networks, slice(0, 3)),
@@ -62,9 +62,11 @@ def _surface(problem: Problem, config: PosteriorViews, networks: Samples) -> jax
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _plane_losses(
+def plane_losses(
     apply: Any, log_prob: Any, corners: Samples, ticks: jax.Array, inputs: jax.Array, targets: jax.Array
 ) -> jax.Array:
+    """Losses at `(tick, tick)` of the plane through three stacked networks."""
+
     def loss(place: jax.Array) -> jax.Array:
         shares = jnp.array([1 - place[0] - place[1], place[0], place[1]])
         params = jax.tree.map(lambda leaf: jnp.tensordot(shares, leaf, axes=1), corners)

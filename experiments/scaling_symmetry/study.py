@@ -238,12 +238,12 @@ def _findings(masses: Any, left: Any, orbits: Any) -> list[str]:
     return [
         f"{above} of {len(excess)} networks lie strictly above their minimum, by {excess.min():.1f} to "
         f"{excess.max():.1f} % of it (median {np.median(excess):.1f} %).",
-        *_law_findings(left),
-        _orbit_finding(np.asarray(orbits["scales"]), np.asarray(orbits[NORMALISED]["mass"])),
+        *law_findings(left),
+        orbit_finding(np.asarray(orbits["scales"]), np.asarray(orbits[NORMALISED]["mass"])),
     ]
 
 
-def _law_findings(left: dict[str, tuple[np.ndarray, np.ndarray]]) -> list[str]:
+def law_findings(left: dict[str, tuple[np.ndarray, np.ndarray]]) -> list[str]:
     """How well the law holds on full batches, for every optimiser that was tried."""
     said = []
     for name, pair in left.items():
@@ -265,7 +265,8 @@ def _law_findings(left: dict[str, tuple[np.ndarray, np.ndarray]]) -> list[str]:
     return said
 
 
-def _orbit_finding(scales: np.ndarray, masses: np.ndarray) -> str:
+def orbit_finding(scales: np.ndarray, masses: np.ndarray) -> str:
+    """Whether the mass has a minimum among the scales that were tried."""
     least = scales[masses.argmin()]
     start = f"With batch normalisation the mass is least at scale {least:.3f}"
     if least > scales[0]:

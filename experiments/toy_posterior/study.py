@@ -114,7 +114,7 @@ def _present(run: Run, config: ToyPosterior, num_kept: int, moved: Any) -> Table
         ],
         tables=[table],
         figures=[(run.figure("last_layer", drawn), "The two weights of the last layer over the networks")],
-        findings=[_finding(weights), PAPER],
+        findings=[finding(weights), PAPER],
     )
     return table
 
@@ -147,7 +147,8 @@ def _diamond(pair: np.ndarray) -> np.ndarray:
     return np.sum(np.abs(pair), axis=-1)
 
 
-def _finding(weights: dict[str, np.ndarray]) -> str:
+def finding(weights: dict[str, np.ndarray]) -> str:
+    """The shapes that the weights lie on, by the numbers."""
     half = _half(weights[SORTED])
     return (
         f"As trained, {_shape(weights[TRAINED])}. With scaling removed, {_shape(weights[RESCALED])}. With "

@@ -26,7 +26,7 @@ def test_held_out_images_are_in_no_fit():
     problem = perceptron(debug_config("compact_posterior"))
     samples = jax.vmap(problem.model.init)(jax.random.split(KEY, 2))
     settings = Refinement(num_validation=50, batch_size=20)
-    found = refined._split(problem, settings, samples)
+    found = refined.split_images(problem, settings, samples)
     assert found.held_inputs.shape == (50, 64)
     assert found.inputs.shape == (*found.probs.shape[:1], 64) == (300, 64)
     fitted = {row.tobytes() for row in np.asarray(found.inputs[:150])}
@@ -40,7 +40,7 @@ def test_too_many_held_out_images_are_named():
     problem = perceptron(debug_config("compact_posterior"))
     samples = tree.stack([problem.model.init(KEY)])
     with pytest.raises(ValueError, match=r"at most 190 of 200 training images.*got 191"):
-        refined._split(problem, Refinement(num_validation=191, batch_size=20), samples)
+        refined.split_images(problem, Refinement(num_validation=191, batch_size=20), samples)
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ def test_a_surface_goes_through_its_three_networks():
     networks = jax.vmap(problem.model.init)(jax.random.split(jax.random.key(0), 3))
     inputs, targets = (jnp.asarray(part[:20]) for part in problem.data.train)
     log_prob = problem.target.likelihood.log_prob
-    losses = views._plane_losses(
+    losses = views.plane_losses(
         problem.model.apply, log_prob, networks, jnp.array([0.0, 0.5, 1.0]), inputs, targets
     )
     expected = [

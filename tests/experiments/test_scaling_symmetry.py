@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from configs.scaling_symmetry import Law
-from experiments.scaling_symmetry import law
+from experiments.scaling_symmetry import law, study
 from symbnn import density, models, symmetry
 
 KEY = jax.random.key(0)
@@ -76,3 +76,25 @@ def test_a_normalised_network_has_no_least_mass():
     found = law.orbit(apply, spec, params, jnp.array([1.0, 0.5, 0.25, 0.1]), inputs)
     assert np.all(np.diff(found["mass"]) < 0)
     assert found["change"] < 1e-4
+
+
+def test_findings_about_the_law_speak_of_the_optimisers_that_ran():
+    predicted = np.array([[[0.5]]])
+    (said,) = study.law_findings({"sgd, full batch": (predicted, 1.02 * predicted), "sgd, minibatches": None})
+    assert said.startswith(
+        "With sgd on full batches, the share of the imbalance left differs from the law by at"
+    )
+    assert "at most 2.0 %" in said
+    assert "Adam" not in said
+
+
+def test_an_imbalance_that_changed_its_sign_is_told():
+    (said,) = study.law_findings({"adam, full batch": (np.array([0.5]), np.array([-0.1]))})
+    assert "some imbalances changed their sign" in said
+    assert "Adam's steps are not along the gradient" in said
+
+
+def test_a_mass_with_a_minimum_is_not_said_to_have_none():
+    scales = np.array([0.5, 1.0, 2.0])
+    assert "no least mass" in study.orbit_finding(scales, np.array([1.0, 2.0, 3.0]))
+    assert "no least mass" not in study.orbit_finding(scales, np.array([2.0, 1.0, 3.0]))

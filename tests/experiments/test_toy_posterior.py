@@ -1,5 +1,7 @@
 """The clouds of the toy and the gauge of its figure."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -30,3 +32,14 @@ def test_the_gauge_of_the_toy_orders_units_and_keeps_the_function():
         lengths = jnp.linalg.norm(moved["hidden"]["kernel"], axis=0)
         np.testing.assert_allclose(lengths, 3.0, rtol=1e-5)
         np.testing.assert_allclose(model.apply(moved, inputs), model.apply(params, inputs), atol=1e-5)
+
+
+def test_ring_and_diamond_are_told_apart_by_what_varies_less():
+    angles = np.linspace(0.1, 6.2, 50)
+    ring = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    diamond = ring / np.abs(ring).sum(axis=1, keepdims=True)
+    ordered = np.sort(diamond, axis=1)
+    said = study.finding({study.TRAINED: ring, study.RESCALED: diamond, study.SORTED: ordered})
+    assert re.search(r"As trained, .* varies by 0\.0 % of its mean and .*: a ring\. With scaling", said)
+    assert re.search(r"With scaling removed, .* \|w₁\| \+ \|w₂\| by 0\.0 %: a diamond\.", said)
+    assert "100 % of the networks lie in one half" in said
