@@ -137,11 +137,10 @@ def around_modes(key: Key, target: Target, name: str, config: PosteriorQuality, 
         return inference.multimode(method, members=modes)(key, target).posterior
 
 
-def recipe(
-    settings: Any, num_data: int, epochs: int, learning_rate: float, optimizer: str = "adam"
-) -> Recipe:
-    """How the stages of weight sharing train: with batch size and schedule of its `pretraining`."""
-    batch_size = min(settings.batch_size, num_data)
+def recipe(problem: Problem, epochs: int, learning_rate: float, optimizer: str = "adam") -> Recipe:
+    """How a stage of weight sharing trains: with the batch size and schedule of its `pretraining`."""
+    settings = problem.config.pretraining
+    batch_size = min(settings.batch_size, problem.target.num_data)
     return Recipe(epochs, batch_size, optimizer, learning_rate, schedule=settings.schedule)
 
 

@@ -44,8 +44,8 @@ def run(config: PosteriorViews, rundir: Path | str) -> Table:
 def _states(problem: Problem, networks: Samples) -> dict[str, Samples]:
     spec = problem.model.spec
     balanced = jax.vmap(lambda params: symmetry.balance(spec, params).params)(networks)
-    aligned = symmetry.align(spec, balanced, reference="mean").samples
-    return {TRAINED: networks, BALANCED: balanced, ALIGNED: aligned}
+    to_mean = symmetry.align(spec, balanced, reference="mean").samples
+    return {TRAINED: networks, BALANCED: balanced, ALIGNED: to_mean}
 
 
 def _surface(problem: Problem, config: PosteriorViews, networks: Samples) -> jax.Array:

@@ -14,7 +14,6 @@ from experiments.harness import progress
 from experiments.weight_sharing.augmentation import augmented
 from experiments.weight_sharing.imports import import_weights
 from symbnn import keys, sharing
-from symbnn.inference.recipe import Recipe
 from symbnn.sharing import Clusters, Layout, Mixture, Objective, Refined, SharedWeights, Stochastic
 from symbnn.sharing.objective import member_counts
 from symbnn.types import Params
@@ -44,7 +43,7 @@ def pretrain(problem: Problem) -> dict[str, Any]:
         params, losses = sharing.pretrain(
             keys.named(problem.key, "pretrain"),
             problem.target,
-            _recipe(problem, settings.epochs, settings.learning_rate, settings.optimizer),
+            methods.recipe(problem, settings.epochs, settings.learning_rate, settings.optimizer),
             wrap=partial(augmented, problem),
             progress=show,
         )
@@ -70,11 +69,6 @@ def train_mean_field(problem: Problem, pretrained: dict[str, Any]) -> Stochastic
     return _stochastic(problem, pretrained, 1.0, "mean field", extra=problem.config.training.epochs)
 
 
-def _recipe(problem: Problem, epochs: int, learning_rate: float, optimizer: str = "adam") -> Recipe:
-    settings = problem.config.pretraining
-    return methods.recipe(settings, problem.target.num_data, epochs, learning_rate, optimizer)
-
-
 def _stochastic(
     problem: Problem, pretrained: dict[str, Any], kl_weight: float, name: str, extra: int = 0
 ) -> Stochastic:
@@ -83,7 +77,7 @@ def _stochastic(
         return sharing.train_stochastic(
             keys.named(problem.key, name),
             problem.target,
-            _recipe(problem, settings.epochs + extra, settings.learning_rate),
+            methods.recipe(problem, settings.epochs + extra, settings.learning_rate),
             initial=pretrained["params"],
             initial_std=settings.initial_std,
             scale_map=settings.scale_map,
@@ -160,7 +154,7 @@ def train(
                 jax.random.fold_in(keys.named(problem.key, "train"), done),
                 problem.target,
                 shared,
-                _recipe(problem, min(block, settings.epochs - done), settings.learning_rate),
+                methods.recipe(problem, min(block, settings.epochs - done), settings.learning_rate),
                 objective=Objective(
                     settings.kl_weight,
                     settings.multiplicity,
