@@ -124,7 +124,7 @@ class Run:
 
     def _worked_on(self, name: str) -> list[str | None]:
         path = self.directory / "chunks" / f"{name}.json"
-        return _parsed(path) if path.exists() else []
+        return _parsed(path, lambda found: [short(commit) for commit in found[0:]]) if path.exists() else []
 
 
 @contextlib.contextmanager
@@ -198,20 +198,26 @@ def _defaults(config: Any) -> dict[str, Any]:
 
 def _read_run(directory: Path) -> dict[str, Any]:
     """run.json, checked; `ValueError` if it is damaged or of a version that kept no records of stages."""
-    description = _parsed(directory / RUN_FILE, lambda found: _settings(found))
-    if not isinstance(description.get("stages"), dict) or not isinstance(description.get("run"), str):
+    description = _parsed(directory / RUN_FILE, _settings)
+    if not {"stages", "run"} <= description.keys():
         raise ValueError(
             f"{directory} holds a run of an older version, whose stages do not say which code computed them "
             "and cannot be read by this one; use --fresh to start over, or another --rundir"
         )
-    return description
+    return _parsed(directory / RUN_FILE, _records)
 
 
-def _parsed(path: Path, check: Callable[[Any], Any] = lambda found: found) -> Any:
+def _records(description: dict[str, Any]) -> list[Record]:
+    found = [Record(**record) for record in description["stages"].values()]
+    return [each._replace(seconds=float(each.seconds), versions=dict(each.versions)) for each in found]
+
+
+def _parsed(path: Path, check: Callable[[Any], Any]) -> Any:
+    """JSON that passes the check; what it returns does not matter."""
     try:
         found = parse_json(path.read_bytes())
         check(found)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise ValueError(
             f"{path} is damaged ({error}); use --fresh to start over or another --rundir"
         ) from error

@@ -121,6 +121,14 @@ def test_a_damaged_run_file_is_named(tmp_path):
         opened_once(tmp_path)
 
 
+@pytest.mark.parametrize("record", [3, {}, {"seconds": "x", "commit": "a", "versions": {}}])
+def test_a_damaged_record_of_a_stage_is_named(tmp_path, record):
+    opened_once(tmp_path)
+    change_run(tmp_path, lambda run: run["stages"].update(some=record))
+    with pytest.raises(ValueError, match=r"run\.json is damaged"):
+        opened_once(tmp_path)
+
+
 @pytest.fixture(scope="module")
 def lender(tmp_path_factory):
     """A run of the compact posterior with three made-up draws."""
