@@ -61,12 +61,16 @@ class Run:
         return self._kept(name, make)
 
     def chunks(self, name: str) -> io.ChunkStore:
-        """Where the stage keeps what it has done so far; the commits that worked on it are noted."""
+        """Where the stage keeps what it has done so far."""
+        self.note_commit(name)
+        return io.ChunkStore(self.directory / "chunks" / name)
+
+    def note_commit(self, name: str) -> None:
+        """Say that this code computes a part of the stage: its record will name all commits that did."""
         earlier, now = self._worked_on(name), self.description["git_commit"]
         if earlier and earlier[-1] != now:
-            self.say(f"{name}: goes on from chunks of {short(earlier[-1])} (this is {short(now)})")
+            self.say(f"{name}: goes on from parts computed at {short(earlier[-1])} (this is {short(now)})")
         self.write(f"chunks/{name}.json", json.dumps(list(dict.fromkeys([*earlier, now]))))
-        return io.ChunkStore(self.directory / "chunks" / name)
 
     def record_metrics(self, records: list[dict[str, Any]]) -> None:
         """Write `metrics.jsonl` anew: the same run always leaves the same lines."""
@@ -118,9 +122,9 @@ class Run:
         return tree, record
 
     def _commits(self, name: str) -> str | None:
-        """The commit that computed the stage; several if it went on from chunks of another."""
-        known = [commit or "unknown" for commit in self._worked_on(name)]
-        return ", then ".join(known) or self.description["git_commit"]
+        """The commit that computed the stage; several if it went on from parts of another."""
+        commits = list(dict.fromkeys([*self._worked_on(name), self.description["git_commit"]]))
+        return commits[0] if len(commits) == 1 else ", then ".join(each or "unknown" for each in commits)
 
     def _worked_on(self, name: str) -> list[str | None]:
         path = self.directory / "chunks" / f"{name}.json"

@@ -44,6 +44,9 @@ def fill(run: Run, config: ModelZoo, problem: Problem, zoo: io.Zoo) -> list[int]
         precision=config.precision,
     )
     known, wrong = zoo.shards(), zoo.verify()
+    if wrong:
+        # The networks are judged in the stage that reads them back.
+        run.note_commit("reading")
     for index, words in wrong.items():
         if index in known:
             run.say(f"shard {index}: {words}; training it again")

@@ -1,6 +1,7 @@
 """A zoo whose shards are lost or damaged trains these again, alone, to the same weights."""
 
 import dataclasses
+import json
 
 import jax
 import numpy as np
@@ -47,3 +48,19 @@ def test_the_zoo_of_another_config_is_refused(zoo_run):
     other = dataclasses.replace(config, num_networks=16)
     with pytest.raises(io.ArtefactError, match="num_networks was 24 and is now 16"):
         study.fill(opened, other, problem, zoo)
+
+
+def test_the_commits_that_trained_shards_are_those_of_the_zoo(tmp_path):
+    config = debug_config("model_zoo")
+    for commit, stop in (("a" * 40, True), ("b" * 40, False)):
+        with rundir.open_run("model_zoo", config, tmp_path) as run:
+            run.description["git_commit"] = commit
+            zoo = io.Zoo(tmp_path / "zoo")
+            study.fill(run, config, load(config, config.network, hidden=config.hidden), zoo)
+            if stop:
+                zoo.path(1).unlink()
+            else:
+                run.stage("reading", lambda: {})
+    assert json.loads((tmp_path / "run.json").read_text())["stages"]["reading"]["commit"] == (
+        f"{'a' * 40}, then {'b' * 40}"
+    )

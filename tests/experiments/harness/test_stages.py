@@ -141,6 +141,6 @@ def test_chunks_of_another_commit_are_told_and_recorded(tmp_path, capsys):
                     run.stage("hmc", compute)
             else:
                 run.stage("hmc", compute)
-    assert "hmc: goes on from chunks of aaaaaaa (this is bbbbbbb)" in capsys.readouterr().out
+    assert "hmc: goes on from parts computed at aaaaaaa (this is bbbbbbb)" in capsys.readouterr().out
     recorded = json.loads((tmp_path / "run.json").read_text())["stages"]["hmc"]["commit"]
     assert recorded == f"{'a' * 40}, then {'b' * 40}"
