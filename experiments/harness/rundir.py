@@ -45,20 +45,13 @@ class Run:
             start = time.perf_counter()
             tree = jax.block_until_ready(compute())
             seconds = round(time.perf_counter() - start, 3)
-            self.say(f"{name}: done in {seconds:.1f} s")
             return tree, Record(seconds, self._commits(name), self.description["versions"])
 
         return self._kept(name, make)
 
     def borrow(self, name: str, lender: Path | str, study: str, config: Any) -> Any:
         """A stage of a finished run of `study`, kept here too, with the record of who computed it."""
-
-        def make() -> tuple[Any, Record]:
-            tree, record = lent_stage(lender, study, config, name)
-            self.say(f"{name}: borrowed from {lender}, computed at {short(record.commit)}")
-            return tree, record
-
-        return self._kept(name, make)
+        return self._kept(name, lambda: lent_stage(lender, study, config, name))
 
     def chunks(self, name: str) -> io.ChunkStore:
         """Where the stage keeps what it has done so far."""
@@ -104,6 +97,7 @@ class Run:
         if found is None:
             found = make()
             stages.write(path, name, self.description["run"], found[1], found[0])
+            self.say(f"{name}: {found[1].words}")
         tree, record = found
         self.description["stages"][name] = record._asdict()
         self.describe()

@@ -8,7 +8,7 @@ import itertools
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiments.harness.provenance import Code
+from experiments.harness.provenance import Code, short
 from symbnn import diagnostics, evaluate, inference, io, sharing, symmetry
 from symbnn.io import posterior
 from symbnn.sharing.ellipses import Ellipses
@@ -41,6 +41,13 @@ class Record(NamedTuple):
     commit: str | None
     versions: dict[str, str]
     lender: str | None = None
+
+    @property
+    def words(self) -> str:
+        """What is said when the stage has been kept."""
+        if self.lender is None:
+            return f"done in {self.seconds:.1f} s"
+        return f"borrowed from {self.lender}, computed at {short(self.commit)}"
 
     @property
     def code(self) -> Code:
