@@ -1,22 +1,12 @@
-"""Frozen settings of the studies: `configs/<study>.py` holds a dataclass and its named instances."""
+"""Frozen settings of the studies: `configs/<study>.py` holds a dataclass and `CONFIGS`, its named instances.
 
+A module or folder here that has `CONFIGS` is a study; nothing else has to name it.
+"""
+
+import importlib
+import pkgutil
 from typing import Any, NamedTuple
 
-from configs import (
-    aligned_diagnostics,
-    compact_posterior,
-    compact_trained,
-    diversity,
-    loss_barriers,
-    model_zoo,
-    posterior_quality,
-    posterior_views,
-    pruning,
-    scaling_symmetry,
-    toy_posterior,
-    transpositions,
-    weight_sharing,
-)
 from configs.fields import check, walk
 
 
@@ -27,23 +17,19 @@ class Study(NamedTuple):
     configs: dict[str, tuple[str, Any]]
 
 
-STUDIES = {
-    name: Study((module.__doc__ or "").splitlines()[0], dict(module.CONFIGS))
-    for name, module in {
-        "compact_posterior": compact_posterior,
-        "compact_trained": compact_trained,
-        "aligned_diagnostics": aligned_diagnostics,
-        "pruning": pruning,
-        "loss_barriers": loss_barriers,
-        "transpositions": transpositions,
-        "toy_posterior": toy_posterior,
-        "weight_sharing": weight_sharing,
-        "scaling_symmetry": scaling_symmetry,
-        "model_zoo": model_zoo,
-        "diversity": diversity,
-        "posterior_quality": posterior_quality,
-        "posterior_views": posterior_views,
-    }.items()
-}
+def _find() -> dict[str, Study]:
+    modules = {entry.name: importlib.import_module(f"configs.{entry.name}") for entry in _entries()}
+    return {
+        name: Study((module.__doc__ or "").splitlines()[0], dict(module.CONFIGS))
+        for name, module in modules.items()
+        if hasattr(module, "CONFIGS")
+    }
+
+
+def _entries() -> list[pkgutil.ModuleInfo]:
+    return sorted(pkgutil.iter_modules(__path__), key=lambda entry: entry.name)
+
+
+STUDIES = _find()
 
 __all__ = ["STUDIES", "Study", "check", "walk"]

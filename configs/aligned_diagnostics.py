@@ -8,11 +8,11 @@ R-hat of 1.5 for raw weights, near that of the logits (1.2) once aligned, and 1.
 from dataclasses import dataclass
 
 from configs.fields import bounded
-from configs.parts import Data, Network, Sampler
+from configs.parts import Data, Network, Sampler, Seeded
 
 
 @dataclass(frozen=True)
-class AlignedDiagnostics:
+class AlignedDiagnostics(Seeded):
     """HMC chains, diagnosed under several labellings of their units."""
 
     data: Data = Data()
@@ -20,8 +20,6 @@ class AlignedDiagnostics:
     inference: Sampler = Sampler(num_burnin=300, num_samples=200, num_steps=20)
     num_inputs: int = bounded(100, 1, 100_000)
     """Test inputs whose logits are followed."""
-    seed: int = bounded(0, 0, 2**31 - 1)
-    """The one seed that everything random derives from."""
 
 
 CONFIGS = {

@@ -7,23 +7,14 @@ HMC accuracy 0.98, agreement of q_d with HMC below 0.4 and of q_r at least 0.3 a
 
 from dataclasses import dataclass
 
-from configs.fields import bounded
-from configs.parts import Compact, Data, Ensemble, Network, Refinement, Sampler, Variational
+from configs.parts import Compact, Data, Ensemble, Network, Posteriors, Refinement, Sampler, Variational
 
 
 @dataclass(frozen=True)
-class CompactPosterior:
+class CompactPosterior(Posteriors):
     """HMC, an ensemble and VI, each as samples and as the Gaussians q_d (raw) and q_r (aligned)."""
 
-    data: Data = Data()
-    model: Network = Network()
-    inference: Sampler = Sampler()
-    ensemble: Ensemble = Ensemble()
-    variational: Variational = Variational()
-    compact: Compact = Compact()
     refinement: Refinement = Refinement()
-    seed: int = bounded(0, 0, 2**31 - 1)
-    """The one seed that everything random derives from."""
 
 
 CONFIGS = {

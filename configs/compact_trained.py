@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from configs.fields import bounded
-from configs.parts import Compact, Data, Ensemble, Network, Prior, Variational
+from configs.parts import Compact, Data, Ensemble, Network, Prior, Seeded, Variational
 
 
 @dataclass(frozen=True)
-class CompactTrained:
+class CompactTrained(Seeded):
     """An ensemble and VI, as samples and as the Gaussians q_d (raw) and q_r (aligned)."""
 
     data: Data = Data()
@@ -26,8 +26,6 @@ class CompactTrained:
     compact: Compact = Compact()
     num_alignment_inputs: int | None = bounded(None, 1, 10_000_000)
     """Training images whose activations units are matched by; all by default."""
-    seed: int = bounded(0, 0, 2**31 - 1)
-    """The one seed that everything random derives from."""
 
 
 CONFIGS = {

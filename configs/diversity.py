@@ -7,11 +7,11 @@ expect the ensemble to pass the test of exchangeability and one HMC chain to fai
 from dataclasses import dataclass
 
 from configs.fields import bounded
-from configs.parts import Data
+from configs.parts import Data, Descent, Seeded, Trajectories
 
 
 @dataclass(frozen=True)
-class Training:
+class Training(Descent):
     """Gradient descent with momentum whose rate falls in steps, no weight decay."""
 
     learning_rate: float = bounded(0.1, 1e-10, 100.0)
@@ -29,21 +29,19 @@ class Training:
 
 
 @dataclass(frozen=True)
-class Chain:
+class Chain(Trajectories):
     """One chain of Hamiltonian Monte Carlo."""
 
     num_burnin: int = bounded(50, 0, 1_000_000)
     """Transitions thrown away."""
     num_samples: int = bounded(300, 10, 10_000_000)
     """Draws kept."""
-    step_size: float = bounded(0.01, 1e-8, 10.0)
-    """Leapfrog step."""
     num_steps: int = bounded(50, 1, 100_000)
     """Leapfrog steps per transition."""
 
 
 @dataclass(frozen=True)
-class Diversity:
+class Diversity(Seeded):
     """An ensemble and a chain of one network on one data set."""
 
     data: Data = Data()
@@ -55,8 +53,6 @@ class Diversity:
     """Networks of which all pairs are compared."""
     training: Training = Training()
     chain: Chain = Chain()
-    seed: int = bounded(0, 0, 2**31 - 1)
-    """The one seed that everything random derives from."""
 
 
 CONFIGS = {

@@ -7,27 +7,17 @@ every aligned barrier below the unaligned one of the same pair.
 from dataclasses import dataclass
 
 from configs.fields import bounded
-from configs.parts import Data, Network
-from configs.training import Training
+from configs.parts import Data, Lines, Network, Training
 
 
 @dataclass(frozen=True)
-class LossBarriers:
+class LossBarriers(Lines):
     """Pairs of networks from different seeds, judged along the line between them at several epochs."""
 
-    data: Data = Data()
-    model: Network = Network(hidden=(512,))
-    training: Training = Training()
     num_pairs: int = bounded(5, 1, 10_000)
     """Pairs of networks; all of them train in one program."""
     epochs: tuple[int, ...] = bounded((1, 5, 20, 50), 1, 100_000)
     """Rising epochs after which the pairs are judged; the last is the end of training."""
-    num_points: int = bounded(11, 3, 10_001)
-    """Points on the line, ends included."""
-    num_inputs: int | None = bounded(None, 1, 10_000_000)
-    """Training images that activations are compared on; all by default."""
-    seed: int = bounded(0, 0, 2**31 - 1)
-    """The one seed that everything random derives from."""
 
 
 CONFIGS = {

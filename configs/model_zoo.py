@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from configs.fields import bounded
-from configs.parts import Data
+from configs.parts import Data, Descent, Optimizer, Seeded
 
 
 @dataclass(frozen=True)
-class ModelZoo:
+class ModelZoo(Seeded, Descent):
     """Maximum-likelihood networks of one architecture from independent starts."""
 
     data: Data = Data()
@@ -26,7 +26,7 @@ class ModelZoo:
     """Networks of a shard; they train at once, and one shard at a time is in memory."""
     precision: Literal["float16", "float32"] = "float16"
     """Of the stored weights; they train in single precision."""
-    optimizer: Literal["sgd", "momentum", "nesterov", "adam"] = "adam"
+    optimizer: Optimizer = "adam"
     """Without weight decay."""
     learning_rate: float = bounded(1e-2, 1e-10, 100.0)
     """Constant."""
@@ -36,8 +36,6 @@ class ModelZoo:
     """Examples per step."""
     num_epochs: int = bounded(10, 1, 100_000)
     """Passes over the training data."""
-    seed: int = bounded(0, 0, 2**31 - 1)
-    """The one seed that everything random derives from."""
 
 
 CONFIGS = {

@@ -1,9 +1,19 @@
-"""The parts that configs are made of. Defaults are the settings of the digits study."""
+"""The parts that configs are made of, one dataclass each. Defaults are the settings of the digits study."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 from configs.fields import bounded
+
+Optimizer = Literal["sgd", "momentum", "nesterov", "adam"]
+
+
+@dataclass(frozen=True)
+class Seeded:
+    """What every config has."""
+
+    seed: int = bounded(0, 0, 2**31 - 1)
+    """The one seed that everything random derives from."""
 
 
 @dataclass(frozen=True)
@@ -34,58 +44,82 @@ class Network:
 
 @dataclass(frozen=True)
 class Prior:
-    """The prior, where nothing is sampled."""
+    """The prior of all weights."""
 
     prior_scale: float = bounded(1.0, 1e-6, 1e6)
     """Standard deviation of the Gaussian prior on every weight and bias."""
 
 
 @dataclass(frozen=True)
-class Sampler:
-    """Hamiltonian Monte Carlo, the reference."""
+class Trajectories:
+    """Transitions of Hamiltonian Monte Carlo."""
 
-    num_chains: int = bounded(4, 1, 4096)
-    """Chains, spread over the devices."""
     num_burnin: int = bounded(100, 0, 1_000_000)
     """Transitions thrown away at the start of every chain."""
-    num_samples: int = bounded(400, 4, 10_000_000)
-    """Draws kept of every chain."""
     step_size: float | None = bounded(0.01, 1e-8, 10.0)
     """Leapfrog step; None adapts it during the burn-in."""
     num_steps: int = bounded(100, 1, 100_000)
     """Leapfrog steps per transition."""
-    start: Literal["prior", "initialisation"] = "prior"
-    """Where chains start: draws from the prior, or fresh networks as for training (the paper's way)."""
-    prior_scale: float = bounded(1.0, 1e-6, 1e6)
-    """Standard deviation of the Gaussian prior on every weight and bias."""
 
 
 @dataclass(frozen=True)
-class Ensemble:
-    """Deep ensemble: MAP networks from independent starts."""
+class Sampler(Prior, Trajectories):
+    """Hamiltonian Monte Carlo, the reference."""
+
+    num_chains: int = bounded(4, 1, 4096)
+    """Chains, spread over the devices."""
+    num_samples: int = bounded(400, 4, 10_000_000)
+    """Draws kept of every chain."""
+    start: Literal["prior", "initialisation"] = "prior"
+    """Where chains start: draws from the prior, or fresh networks as for training (the paper's way)."""
+
+
+@dataclass(frozen=True)
+class Descent:
+    """Training by minibatches."""
+
+    num_epochs: int = bounded(50, 1, 100_000)
+    """Passes over the training data."""
+    batch_size: int = bounded(100, 1, 1_000_000)
+    """Examples per step."""
+    learning_rate: float = bounded(1e-3, 1e-10, 100.0)
+    """At the start of training."""
+
+
+@dataclass(frozen=True)
+class Ensemble(Descent):
+    """Deep ensemble: MAP networks from independent starts, trained by Adam."""
 
     num_members: int = bounded(20, 2, 100_000)
     """Networks."""
-    num_epochs: int = bounded(50, 1, 100_000)
-    """Passes over the training data."""
-    batch_size: int = bounded(100, 1, 1_000_000)
-    """Examples per step."""
-    learning_rate: float = bounded(1e-3, 1e-10, 100.0)
-    """Of Adam."""
 
 
 @dataclass(frozen=True)
-class Variational:
-    """Mean-field variational inference."""
+class Variational(Descent):
+    """Mean-field variational inference by Adam."""
 
-    num_epochs: int = bounded(50, 1, 100_000)
-    """Passes over the training data."""
-    batch_size: int = bounded(100, 1, 1_000_000)
-    """Examples per step."""
-    learning_rate: float = bounded(1e-3, 1e-10, 100.0)
-    """Of Adam."""
     initial_std: float = bounded(0.05, 1e-10, 100.0)
     """Standard deviation of every weight at the start."""
+
+
+@dataclass(frozen=True)
+class Blocks(Descent):
+    """Training of many networks, in blocks where memory does not hold them all."""
+
+    optimizer: Optimizer = "momentum"
+    """How gradients become steps."""
+    members_per_block: int | None = bounded(None, 1, 1_000_000)
+    """Networks trained at once; all by default."""
+
+
+@dataclass(frozen=True)
+class Training(Blocks):
+    """Maximum likelihood without a prior, every network with its own shuffle of the data."""
+
+    batch_size: int = bounded(64, 1, 1_000_000)
+    """Examples per step."""
+    momentum: float = bounded(0.9, 0.0, 0.9999)
+    """Of `momentum` and `nesterov`."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +134,31 @@ class Compact:
     """Sets of draws that the numbers are averaged over."""
     num_components: int = bounded(4, 1, 10_000)
     """Gaussians of the mixture."""
+
+
+@dataclass(frozen=True)
+class Posteriors(Seeded):
+    """Three posteriors of one network: HMC, an ensemble and VI."""
+
+    data: Data = Data()
+    model: Network = Network()
+    inference: Sampler = Sampler()
+    ensemble: Ensemble = Ensemble()
+    variational: Variational = Variational()
+    compact: Compact = Compact()
+
+
+@dataclass(frozen=True)
+class Lines(Seeded):
+    """Trained networks, matched to one another and judged along the line between them."""
+
+    data: Data = Data()
+    model: Network = Network(hidden=(512,))
+    training: Training = Training()
+    num_points: int = bounded(11, 3, 10_001)
+    """Points on the line, ends included."""
+    num_inputs: int | None = bounded(None, 1, 10_000_000)
+    """Training images that activations are compared on; all by default."""
 
 
 @dataclass(frozen=True)

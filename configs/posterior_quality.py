@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from configs.fields import bounded
-from configs.parts import Data, Variational
+from configs.parts import Blocks, Data, Optimizer, Prior, Seeded, Trajectories, Variational
 
 MethodName = Literal["dropout", "variational", "swag", "laplace", "sghmc", "hmc"]
 METHODS: tuple[MethodName, ...] = ("dropout", "variational", "swag", "laplace", "sghmc", "hmc")
 
 
 @dataclass(frozen=True)
-class Network:
+class Network(Prior):
     """The network, and the Gaussian prior that all methods share."""
 
     name: Literal["mlp", "optunet", "resnet18", "resnet20_frn"] = "mlp"
@@ -26,24 +26,18 @@ class Network:
     """Units of the hidden dense layers of `mlp` and `optunet`."""
     width: float = bounded(1.0, 1e-3, 100.0)
     """Multiplies the channels of residual networks."""
-    prior_scale: float = bounded(1.0, 1e-6, 1e6)
-    """Standard deviation σ of every weight: weight decay μ is σ² = 1 / (μ N)."""
 
 
 @dataclass(frozen=True)
-class Training:
+class Training(Blocks):
     """Independent MAP networks: the reference, the deep ensemble, and the modes that methods start from."""
 
-    optimizer: Literal["sgd", "momentum", "nesterov", "adam"] = "adam"
+    optimizer: Optimizer = "adam"
     """Its rate falls to zero as a cosine."""
     learning_rate: float = bounded(1e-2, 1e-10, 100.0)
     """At the start."""
-    batch_size: int = bounded(100, 1, 1_000_000)
-    """Examples per step."""
     num_epochs: int = bounded(100, 1, 100_000)
     """Passes over the training data."""
-    members_per_block: int | None = bounded(None, 1, 1_000_000)
-    """Networks trained at once, where memory does not hold them all; all by default."""
 
 
 @dataclass(frozen=True)
@@ -97,23 +91,17 @@ class StochasticGradient:
 
 
 @dataclass(frozen=True)
-class Chains:
+class Chains(Trajectories):
     """Hamiltonian Monte Carlo, as a method (from modes) and as a reference (from fresh networks)."""
 
-    num_burnin: int = bounded(100, 0, 1_000_000)
-    """Transitions thrown away at the start of every chain."""
     thinning: int = bounded(5, 1, 100_000)
     """Transitions from one draw to the next."""
-    step_size: float = bounded(0.01, 1e-8, 10.0)
-    """Leapfrog step."""
-    num_steps: int = bounded(100, 1, 100_000)
-    """Leapfrog steps per transition."""
     num_reference_chains: int = bounded(0, 0, 4096)
     """Chains of the second reference; none by default."""
 
 
 @dataclass(frozen=True)
-class PosteriorQuality:
+class PosteriorQuality(Seeded):
     """Methods around one mode and around many, against independently trained networks."""
 
     data: Data = Data()
@@ -141,13 +129,22 @@ class PosteriorQuality:
     """Resamples for every interval, and permutations for every p-value."""
     num_validation: int = bounded(0, 0, 10_000_000)
     """If not zero, so many training images are held out and judged instead of the test images."""
-    seed: int = bounded(0, 0, 2**31 - 1)
-    """The one seed that everything random derives from."""
 
 
-_RESNET = Training(
-    optimizer="nesterov", learning_rate=0.1, batch_size=128, num_epochs=75, members_per_block=10
-)
+def _residual(data: str, prior_scale: float) -> PosteriorQuality:
+    """The paper's ResNet-18, without augmentation."""
+    return PosteriorQuality(
+        data=Data(name=data),
+        outside=("svhn",),
+        network=Network(name="resnet18", prior_scale=prior_scale),
+        training=Training(
+            optimizer="nesterov", learning_rate=0.1, batch_size=128, num_epochs=75, members_per_block=10
+        ),
+        methods=("swag",),
+        num_samples=100,
+        num_single=1,
+    )
+
 
 CONFIGS = {
     "mlp_digits": (
@@ -187,30 +184,13 @@ CONFIGS = {
             sghmc=StochasticGradient(step_size=1e-3, num_burnin=200, thinning=10),
         ),
     ),
+    # Both have weight decay 5e-4, on 50,000 and on 100,000 images.
     "resnet18_cifar100": (
         "the paper's ResNet-18 on CIFAR-100 against SVHN (no augmentation): for accelerators",
-        PosteriorQuality(
-            data=Data(name="cifar100"),
-            outside=("svhn",),
-            # Weight decay 5e-4 on 50,000 images.
-            network=Network(name="resnet18", prior_scale=0.2),
-            training=_RESNET,
-            methods=("swag",),
-            num_samples=100,
-            num_single=1,
-        ),
+        _residual("cifar100", 0.2),
     ),
     "resnet18_tiny_imagenet": (
         "the paper's ResNet-18 on Tiny-ImageNet against SVHN (no augmentation): for accelerators",
-        PosteriorQuality(
-            data=Data(name="tiny_imagenet"),
-            outside=("svhn",),
-            # Weight decay 5e-4 on 100,000 images.
-            network=Network(name="resnet18", prior_scale=0.141),
-            training=_RESNET,
-            methods=("swag",),
-            num_samples=100,
-            num_single=1,
-        ),
+        _residual("tiny_imagenet", 0.141),
     ),
 }

@@ -7,11 +7,11 @@ shrink and a valley between three networks where there was a ridge.
 from dataclasses import dataclass
 
 from configs.fields import bounded
-from configs.parts import Data, Ensemble, Network, Prior
+from configs.parts import Data, Ensemble, Network, Prior, Seeded
 
 
 @dataclass(frozen=True)
-class PosteriorViews:
+class PosteriorViews(Seeded):
     """Many independently trained networks, seen as trained, balanced, and aligned."""
 
     data: Data = Data()
@@ -22,8 +22,6 @@ class PosteriorViews:
     """Training images that the loss surfaces are measured on."""
     grid: int = bounded(41, 3, 1_001)
     """Points a side of a loss surface."""
-    seed: int = bounded(0, 0, 2**31 - 1)
-    """The one seed that everything random derives from."""
 
 
 CONFIGS = {

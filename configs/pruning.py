@@ -10,26 +10,18 @@ from typing import Any
 
 from configs import compact_posterior
 from configs.fields import bounded
-from configs.parts import Compact, Data, Ensemble, Network, Sampler, Variational
+from configs.parts import Posteriors
 
 
 @dataclass(frozen=True)
-class Pruning:
+class Pruning(Posteriors):
     """HMC, an ensemble and VI; their standard deviations, magnitude and chance rank weights for removal."""
 
-    data: Data = Data()
-    model: Network = Network()
-    inference: Sampler = Sampler()
-    ensemble: Ensemble = Ensemble()
-    variational: Variational = Variational()
-    compact: Compact = Compact()
     num_networks: int = bounded(40, 1, 1_000_000)
     """HMC samples that curves are averaged over, evenly spaced; also the number of random rankings."""
     posteriors: str | None = None
     """Run directory of `compact_posterior` with the same settings, whose posteriors are taken; by default
     they are made."""
-    seed: int = bounded(0, 0, 2**31 - 1)
-    """The one seed that everything random derives from."""
 
 
 def _of(settings: compact_posterior.CompactPosterior, *, num_networks: int) -> Pruning:

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 from configs.fields import bounded
-from configs.parts import Data
+from configs.parts import Data, Descent, Optimizer, Seeded
 
 
 @dataclass(frozen=True)
-class Networks:
+class Networks(Descent):
     """Networks trained with weight decay, whose mass is compared with its minimum."""
 
     num_networks: int = bounded(128, 2, 1_000_000)
     """From independent starts, trained in one program."""
-    optimizer: Literal["sgd", "momentum", "nesterov", "adam"] = "momentum"
+    optimizer: Optimizer = "momentum"
     """Weight decay is part of the gradient, as in PyTorch's SGD."""
     learning_rate: float = bounded(0.02, 1e-10, 100.0)
     """Constant."""
@@ -35,7 +35,7 @@ class Networks:
 class Law:
     """The sweep that the law of the imbalance is checked on."""
 
-    optimizers: tuple[Literal["sgd", "momentum", "nesterov", "adam"], ...] = ("sgd", "momentum", "adam")
+    optimizers: tuple[Optimizer, ...] = ("sgd", "momentum", "adam")
     """Each once on all examples at a time and once on minibatches."""
     learning_rates: tuple[float, ...] = bounded((0.005, 0.02), 1e-10, 100.0)
     """η/(1 − momentum): what the law depends on. Adam takes these rates as they are."""
@@ -54,7 +54,7 @@ class Law:
 
 
 @dataclass(frozen=True)
-class ScalingSymmetry:
+class ScalingSymmetry(Seeded):
     """Mass and minimum mass of many networks, decay of the imbalance, and a net without a minimum."""
 
     data: Data = Data()
@@ -64,8 +64,6 @@ class ScalingSymmetry:
     """Units of the hidden dense layers."""
     networks: Networks = Networks()
     law: Law = Law()
-    seed: int = bounded(0, 0, 2**31 - 1)
-    """The one seed that everything random derives from."""
 
 
 CONFIGS = {

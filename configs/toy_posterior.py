@@ -7,10 +7,11 @@ cores; expect a ring, then a diamond, then one half of it.
 from dataclasses import dataclass
 
 from configs.fields import bounded
+from configs.parts import Descent, Seeded
 
 
 @dataclass(frozen=True)
-class ToyPosterior:
+class ToyPosterior(Seeded, Descent):
     """Networks 2-2-1 that tell two clouds of points in the plane apart; the recipe is the paper's."""
 
     num_networks: int = bounded(10_000, 10, 10_000_000)
@@ -35,8 +36,6 @@ class ToyPosterior:
     """Length that the incoming weights of every unit are given."""
     min_count: int = bounded(3, 1, 1_000_000)
     """Cells of the figure with fewer networks stay blank."""
-    seed: int = bounded(0, 0, 2**31 - 1)
-    """The one seed that everything random derives from."""
 
 
 CONFIGS = {

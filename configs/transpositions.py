@@ -7,29 +7,19 @@ expect the number after training to grow with the number at the start.
 from dataclasses import dataclass
 
 from configs.fields import bounded
-from configs.parts import Data, Network
-from configs.training import Training
+from configs.parts import Data, Lines, Network, Training
 
 
 @dataclass(frozen=True)
-class Transpositions:
+class Transpositions(Lines):
     """W_0 and copies of it with exactly k swaps of hidden units, trained on other shuffles of the data."""
 
-    data: Data = Data()
-    model: Network = Network(hidden=(512,))
-    training: Training = Training()
     num_runs: int = bounded(5, 2, 10_000)
     """Networks W_0, for the bands; all of them and their copies train in one program."""
     num_values: int = bounded(50, 2, 100_000)
     """Initial numbers of transpositions, evenly spaced from 1 to the most there are."""
     num_paths: int = bounded(5, 1, 1_000)
     """How many of these are also followed along the line from W_0."""
-    num_points: int = bounded(11, 3, 10_001)
-    """Points on the line, ends included."""
-    num_inputs: int | None = bounded(None, 1, 10_000_000)
-    """Training images that activations are compared on; all by default."""
-    seed: int = bounded(0, 0, 2**31 - 1)
-    """The one seed that everything random derives from."""
 
 
 CONFIGS = {

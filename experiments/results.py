@@ -1,4 +1,4 @@
-"""Keep a finished run's table and figures in `results/`, with the command, seed, time and versions.
+"""Keep a finished run's table and figures in `results/`, with the command, seed, time, commits and versions.
 
 `python -m experiments.results runs/compact_posterior/digits` writes `results/compact_posterior/digits/`.
 Samples and data stay in the run directory: results hold only what a reader looks at. Of a `debug` run, which
@@ -10,10 +10,12 @@ import shutil
 import sys
 from pathlib import Path
 
-from experiments.harness.rundir import RUN_FILE, stage_seconds
+from experiments.harness.provenance import STAGE_HEADS, short, stage_rows
+from experiments.harness.rundir import RUN_FILE
 from symbnn.io.files import write_text
 
 DESTINATION = Path("results")
+RULE = ("---",) * len(STAGE_HEADS)
 
 
 def publish(directory: Path, destination: Path = DESTINATION) -> Path:
@@ -22,6 +24,8 @@ def publish(directory: Path, destination: Path = DESTINATION) -> Path:
         if not (directory / name).exists():
             raise ValueError(f"{directory} holds no {name}: not a finished run; run the study first")
     described = json.loads((directory / RUN_FILE).read_text())
+    if "stages" not in described:
+        raise ValueError(f"{directory} does not say which code computed its stages; run the study again")
     if directory.name == "debug":
         kept = destination / "debug" / f"{described['study']}.jsonl"
         write_text(kept, (directory / "metrics.jsonl").read_text())
@@ -31,19 +35,17 @@ def publish(directory: Path, destination: Path = DESTINATION) -> Path:
     figures = sorted((directory / "figures").glob("*.png"))
     for figure in figures:
         shutil.copyfile(figure, folder / figure.name)
-    seconds = stage_seconds(directory)
+    seconds = sum(record["seconds"] for record in described["stages"].values())
     lines = [
         f"# {described['study']} {directory.name}",
         "",
-        f"`{described['command']}`, seed {described['seed']}, {sum(seconds.values()):.0f} s in all ("
-        + ", ".join(f"{stage} {value:.0f}" for stage, value in seconds.items())
-        + f") on {', '.join(sorted(set(described['devices'])))}.",
+        f"`{described['command']}`, seed {described['seed']}, {seconds:.0f} s in all on "
+        f"{', '.join(sorted(set(described['devices'])))}; the last command ran at commit "
+        f"{short(described['git_commit'])}.",
         "",
-        "Python "
-        + described["python"]
-        + ", "
-        + ", ".join(f"{k} {v}" for k, v in described["versions"].items())
-        + ".",
+        ", ".join(f"{package} {version}" for package, version in described["versions"].items()) + ".",
+        "",
+        *(f"| {' | '.join(row)} |" for row in (STAGE_HEADS, RULE, *stage_rows(described))),
         "",
         (directory / "table.md").read_text(),
         *(f"![{figure.stem}]({figure.name})" for figure in figures),

@@ -16,11 +16,11 @@ import numpy as np
 from configs.aligned_diagnostics import AlignedDiagnostics
 from experiments.aligned_diagnostics import figures
 from experiments.common import methods
-from experiments.common.methods import Problem
-from experiments.compact_posterior.convergence import sampler_table
+from experiments.common.problem import Problem, joined, perceptron
+from experiments.common.sampler_table import sampler_table
 from experiments.harness.present import present
 from experiments.harness.rundir import Run, open_run
-from experiments.harness.tables import Cell, Row, Table
+from experiments.harness.tables import Row, Table
 from symbnn import diagnostics, keys, symmetry, tree
 from symbnn.diagnostics import RHAT_LIMIT
 from symbnn.types import Samples
@@ -49,10 +49,10 @@ KEPT = "labels kept from draw to draw"
 def run(config: AlignedDiagnostics, rundir: Path | str) -> Table:
     """All stages of the study; returns the table of R-hat."""
     with open_run("aligned_diagnostics", config, rundir) as opened:
-        problem = Problem(config)
-        hmc = opened.stage("hmc", lambda: methods.sample(problem, opened.directory / "chunks"))
-        found = opened.stage("rhat", lambda: _diagnose(problem, config, hmc["samples"]))
-        return _present(opened, config, found, hmc["diagnostics"])
+        problem = perceptron(config, prior_scale=config.inference.prior_scale)
+        hmc = opened.stage("hmc", lambda: methods.sample(problem, opened))
+        found = opened.stage("rhat", lambda: _diagnose(problem, config, hmc.posterior.samples))
+        return _present(opened, config, found, hmc.diagnostics)
 
 
 def _diagnose(problem: Problem, config: AlignedDiagnostics, samples: Samples) -> dict[str, Any]:
@@ -73,10 +73,10 @@ def _diagnose(problem: Problem, config: AlignedDiagnostics, samples: Samples) ->
             **settings,  # type: ignore[arg-type]
         )
         rhat[name] = _rhat(tree.matrix(aligned.samples), chains)
-        kept[name] = _labels_kept(aligned.elements.permutations, chains)
+        kept[name] = labels_kept(aligned.elements.permutations, chains)
     relabelled, permutations = diagnostics.relabelled(spec, samples, keys.named(problem.key, "control"))
     rhat[CONTROL] = _rhat(tree.matrix(relabelled), chains)
-    kept[CONTROL] = _labels_kept(permutations, chains)
+    kept[CONTROL] = labels_kept(permutations, chains)
     return {"rhat": rhat, "kept": kept}
 
 
@@ -84,7 +84,7 @@ def _rhat(values: jax.Array, num_chains: int) -> np.ndarray:
     return np.asarray(diagnostics.rank_rhat(tree.by_chain(values, num_chains)))
 
 
-def _labels_kept(permutations: dict[str, jax.Array], num_chains: int) -> np.ndarray:
+def labels_kept(permutations: dict[str, jax.Array], num_chains: int) -> np.ndarray:
     """Share of units that two successive draws of a chain relabel alike."""
     alike = [
         (by_draw[:, 1:] == by_draw[:, :-1]).mean()
@@ -102,41 +102,43 @@ def _present(run: Run, config: AlignedDiagnostics, found: Any, sampler: Any) -> 
         run,
         title="Aligned diagnostics",
         introduction=[
-            f"{config.data.name}, hidden units {'-'.join(map(str, config.model.hidden))}: "
+            f"{config.data.name}, hidden units {joined(config.model.hidden)}: "
             f"{settings.num_chains} chains of {settings.num_samples} draws after {settings.num_burnin}, with "
             f"trajectories of {settings.num_steps} steps, short on purpose. Function space: centred logits "
-            f"of {config.num_inputs} test images. A quantity that never moves has R-hat 1 if the chains "
-            "agree on its value, else infinity."
+            f"of {config.num_inputs} test images. R-hat compares the spread between chains with that within "
+            "them and is 1 where they agree; a quantity that never moves has R-hat 1 if all chains have the "
+            "same value, else infinity."
         ],
         tables=[table, sampler_table(sampler)],
         figures=[(run.figure("rhat", drawn), "R-hat of all quantities, by space and labelling")],
-        findings=_findings(rhat),
+        findings=findings(rhat),
     )
     return table
 
 
 def _table(rhat: dict[str, np.ndarray], kept: dict[str, Any]) -> Table:
     rows = [
-        Row(
-            f"R-hat, {name}" if "share" not in name else name,
-            tuple(Cell(float(of(v))) for v in rhat.values()),
-            3,
-        )
+        Row.of(f"R-hat, {name}" if "share" not in name else name, map(of, rhat.values()), 3)
         for name, of in ROWS.items()
     ]
-    labels = tuple(Cell(float(kept[name])) if name in kept else Cell(None) for name in rhat)
-    return Table("Rank-normalised R-hat by space and labelling", tuple(rhat), (*rows, Row(KEPT, labels, 3)))
+    rows.append(Row.of(KEPT, map(kept.get, rhat), 3))
+    return Table("Rank-normalised R-hat by space and labelling", tuple(rhat), tuple(rows))
 
 
-def _findings(rhat: dict[str, np.ndarray]) -> list[str]:
+def findings(rhat: dict[str, np.ndarray]) -> list[str]:
     """What the control allows to say."""
     median = {name: float(np.median(values)) for name, values in rhat.items()}
     nearest = min(ALIGNED, key=lambda name: abs(median[name] - median[FUNCTION]))
-    state = "not converged" if median[FUNCTION] > RHAT_LIMIT else "converged in the median"
+    state = "have not converged" if median[FUNCTION] > RHAT_LIMIT else "have converged in the median"
+    control = f"Random labels give a median of {median[CONTROL]:.3f} on the same chains"
+    if median[CONTROL] < median[FUNCTION]:
+        control += (
+            ", lower than function space although no chain was drawn longer: a low R-hat of relabelled "
+            "weights is no evidence of convergence"
+        )
     return [
-        f"Function space decides: {state}, median R-hat {median[FUNCTION]:.3f}.",
-        f"Raw weights say {median[RAW]:.3f}. Of the alignments the nearest to function space is "
-        f"“{nearest}” with {median[nearest]:.3f}.",
-        f"Random labels give {median[CONTROL]:.3f} on the same chains: a low R-hat after relabelling is no "
-        "evidence of convergence.",
+        f"By function space the chains {state}: the median R-hat of the logits is {median[FUNCTION]:.3f}.",
+        f"Raw weights have a median of {median[RAW]:.3f}. Of the alignments, “{nearest}” is nearest to "
+        f"function space with {median[nearest]:.3f}.",
+        f"{control}.",
     ]

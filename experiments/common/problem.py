@@ -1,83 +1,220 @@
-"""What studies begin with: the data of a config, a network for it, and alignment by what it does to them."""
+"""What every study begins with: data, a network for them, their target, and the key of everything random.
 
-from typing import Any, NamedTuple, Protocol
+Images out of distribution go by the name of their data set, or are test images that are changed: with their
+pixels permuted, which keeps every intensity and leaves no stroke, or after a quarter turn, which keeps
+strokes, so that a 0 stays a 0 and no method can tell all of these.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from configs.parts import Data
-from symbnn import data, models, symmetry
+from symbnn import data, density, models, symmetry
+from symbnn.data.load import flattened
 from symbnn.types import Key, Params, Samples
 
+# Images of these sets come as files of any size, which stay on disk; networks see squares of this side.
+SIDES = {"imagenet": 224}
+# What the published weights of torchvision were trained on.
+SCALES = {
+    "imagenet": data.Statistics(
+        np.array([0.485, 0.456, 0.406], np.float32), np.array([0.229, 0.224, 0.225], np.float32)
+    )
+}
+# The same objects for every seed: compiled training steps are known by them.
+_likelihood = functools.cache(density.categorical)
+_prior = functools.cache(density.gaussian_prior)
 
-class Settings(Protocol):
-    """What a config must hold."""
 
-    data: Data
-    network: str
-    hidden: tuple[int, ...]
-    seed: int
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """Data, network, target and key of one config and seed."""
 
-
-class Problem(NamedTuple):
-    """Data, network and the key that everything random derives from."""
-
+    config: Any
     key: Key
     data: data.Dataset
+    """Inputs as the network takes them; `test` is what is judged."""
+    image_shape: tuple[int, ...]
+    """Of one input before it was made a vector."""
     model: models.Model
+    target: density.Target
+    inputs: Any
+    """Those that are judged: an array, or `data.Streamed` where they stay on disk."""
+    labels: jax.Array
+
+    @property
+    def test(self) -> density.Batch:
+        """What is judged."""
+        return density.Batch(self.inputs, self.labels)
+
+    @property
+    def shapes(self) -> Any:
+        """Shapes of one network."""
+        return jax.eval_shape(self.model.init, self.key)
+
+    @property
+    def has_batch_statistics(self) -> bool:
+        """Whether the network has batch normalisation."""
+        return density.has_batch_statistics(self.shapes)
+
+    @property
+    def sizes(self) -> str:
+        """Layers of a perceptron: `64-32-10`."""
+        hidden = (group.size for group in self.model.spec.groups)
+        return joined((*self.data.input_shape, *hidden, self.data.num_classes or 0))
+
+    def align(
+        self,
+        samples: Samples,
+        *,
+        reference: Params | int | str,
+        method: str,
+        num_inputs: int | None = None,
+    ) -> symmetry.Aligned:
+        """Networks relabelled to fit the reference; by activations, the paper's uncentred inner product."""
+        return symmetry.align(
+            self.model.spec,
+            samples,
+            reference=reference,
+            method=method,
+            apply=self.model.apply,
+            inputs=jnp.asarray(self.data.train.inputs[:num_inputs]),
+            similarity="inner_product",
+        )
+
+    def outside(self, name: str) -> Any:
+        """Inputs out of distribution; images smaller by a whole factor have their pixels repeated."""
+        if name in DISTORTIONS:
+            images = self.data.test.inputs.reshape(-1, *self.image_shape)
+            return jnp.asarray(DISTORTIONS[name](images).reshape(-1, *self.data.input_shape))
+        found = _read(self.config.data, name, seed=self.config.seed, test_only=True).test.inputs
+        if isinstance(found, data.Streamed) and found.shape[1:] == self.image_shape:
+            return found
+        factor = max(1, self.image_shape[0] // found.shape[1])
+        enlarged = found.repeat(factor, axis=1).repeat(factor, axis=2)
+        if enlarged.shape[1:] != self.image_shape:
+            raise ValueError(
+                f"images of {name} have shape {found.shape[1:]}, which does not enlarge to that of "
+                f"{self.data.name}, {self.image_shape}; choose another data set out of distribution"
+            )
+        return jnp.asarray(enlarged.reshape(-1, *self.data.input_shape))
 
 
-def load(config: Any) -> Problem:
-    """The problem of a config that names one of `symbnn.models`."""
-    settings: Settings = config
-    loaded, num_classes = labelled(settings.data, seed=settings.seed, flatten=settings.network == "mlp")
-    model = models.create(settings.network, loaded.input_shape, num_classes, hidden=settings.hidden)
-    return Problem(jax.random.key(settings.seed), loaded, model)
+def load(
+    config: Any,
+    network: str = "mlp",
+    *,
+    hidden: tuple[int, ...],
+    activation: str = "relu",
+    width: float = 1.0,
+    prior_scale: float = 1.0,
+    num_held_out: int = 0,
+    seed: int | None = None,
+) -> Problem:
+    """The problem of `config.data` and one of `symbnn.models`; `config.seed` unless another is given.
+
+    The last `num_held_out` training examples, if any, are judged instead of the test set.
+    """
+    seed = config.seed if seed is None else seed
+    read = _read(config.data, config.data.name, seed=seed)
+    if read.num_classes is None:
+        raise ValueError(f"--data.name {config.data.name} has no classes; this study needs labels")
+    train, test = hold_out(read.train, num_held_out) if num_held_out else (read.train, read.test)
+    loaded = read._replace(train=train, test=test)
+    loaded = flattened(loaded) if network == "mlp" else loaded
+    model = create(
+        network, loaded.input_shape, read.num_classes, hidden=hidden, activation=activation, width=width
+    )
+    target = density.target(model, loaded.train, likelihood=_likelihood(), prior=_prior(prior_scale))
+    inputs = loaded.test.inputs
+    return Problem(
+        config,
+        jax.random.key(seed),
+        loaded,
+        read.input_shape,
+        model,
+        target,
+        inputs if isinstance(inputs, data.Streamed) else jnp.asarray(inputs),
+        jnp.asarray(loaded.test.targets),
+    )
 
 
-def labelled(settings: Data, *, seed: int, flatten: bool) -> tuple[data.Dataset, int]:
-    """The data set that the settings describe, its parts drawn by `seed`, and how many classes it has."""
-    loaded = data.load(
-        settings.name,
+def perceptron(config: Any, *, prior_scale: float = 1.0) -> Problem:
+    """The problem of a config whose `model` describes a perceptron."""
+    model = config.model
+    return load(config, hidden=model.hidden, activation=model.activation, prior_scale=prior_scale)
+
+
+def create(
+    name: str,
+    input_shape: tuple[int, ...],
+    num_classes: int,
+    *,
+    hidden: tuple[int, ...] = (),
+    activation: str = "relu",
+    width: float = 1.0,
+) -> models.Model:
+    """One of `symbnn.models` with those of the settings that it knows."""
+    known: dict[str, dict[str, Any]] = {
+        "mlp": {"hidden": hidden, "activation": activation},
+        "optunet": {"hidden": hidden},
+        "vit": {},
+    }
+    return models.create(name, input_shape, num_classes, **known.get(name, {"width": width}))
+
+
+def hold_out(train: data.Split, num: int) -> tuple[data.Split, data.Split]:
+    """(training, judged): the last `num` training examples are judged."""
+    left = len(train.targets) - num
+    if left < 2:
+        raise ValueError(
+            f"{num} of {len(train.targets)} training examples are held out; at least two must be left to "
+            "train on"
+        )
+    first, last = (
+        data.Split(train.inputs[part], train.targets[part]) for part in (slice(None, left), slice(left, None))
+    )
+    return first, last
+
+
+def joined(sizes: Iterable[int]) -> str:
+    """`64-32-10`."""
+    return "-".join(map(str, sizes))
+
+
+def _read(settings: Any, name: str, *, seed: int, test_only: bool = False) -> data.Dataset:
+    """The data set `name` as the settings describe it, its examples drawn by `seed`."""
+    found = data.load(
+        name,
         data_dir=settings.directory,
-        flatten=flatten,
-        num_train=settings.num_train,
+        num_train=None if test_only else settings.num_train,
         num_test=settings.num_test,
         seed=seed,
-        resize=settings.image_side,
+        resize=SIDES.get(name, settings.image_side),
+        test_only=test_only,
+        streamed=name in SIDES,
     )
-    if loaded.num_classes is None:
-        raise ValueError(f"--data.name {settings.name} has no classes; this study needs labels")
-    return loaded, loaded.num_classes
+    # Images of another set are seen as the network sees its own.
+    scale = SCALES.get(settings.name)
+    if scale is None:
+        return found
+    return found._replace(train=data.normalise(found.train, scale), test=data.normalise(found.test, scale))
 
 
-class Trained(Protocol):
-    """Data and the network that learns from them."""
-
-    @property
-    def data(self) -> data.Dataset:
-        """The data."""
-
-    @property
-    def model(self) -> models.Model:
-        """The network."""
+def _permuted(images: np.ndarray) -> np.ndarray:
+    """One permutation of the pixels for all images: the same intensities, but no strokes."""
+    flat = images.reshape(len(images), -1)
+    return flat[:, np.random.default_rng(0).permutation(flat.shape[1])].reshape(images.shape)
 
 
-def align(
-    problem: Trained,
-    samples: Samples,
-    *,
-    reference: Params | int | str,
-    method: str,
-    num_inputs: int | None = None,
-) -> symmetry.Aligned:
-    """Networks relabelled to fit the reference; by activations, the paper's uncentred inner product."""
-    return symmetry.align(
-        problem.model.spec,
-        samples,
-        reference=reference,
-        method=method,
-        apply=problem.model.apply,
-        inputs=jnp.asarray(problem.data.train.inputs[:num_inputs]),
-        similarity="inner_product",
-    )
+def _rotated(images: np.ndarray) -> np.ndarray:
+    """A quarter turn."""
+    return np.rot90(images, axes=(1, 2))
+
+
+DISTORTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"permuted": _permuted, "rotated": _rotated}

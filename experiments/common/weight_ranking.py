@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.common.methods import Problem
+from experiments.common.problem import Problem
 from symbnn import keys, tree
 from symbnn.types import Key, Params, Samples
 
@@ -23,7 +23,7 @@ MAGNITUDE, SIGNAL_TO_NOISE, RANDOM = "magnitude", "signal-to-noise", "random"
 class Labelled(NamedTuple):
     """Networks of one kind in the common labels, and in the labels they came with."""
 
-    aligned: Samples
+    relabelled: Samples
     raw: Samples
 
 
@@ -31,7 +31,7 @@ def accuracy_by_ranking(
     problem: Problem, kind: Labelled, stds: dict[str, Params], key: Key, num_random: int
 ) -> dict[str, Any]:
     """Accuracy of one kind of networks under every ranking."""
-    count = tree.num_samples(kind.aligned)
+    count = tree.num_samples(kind.relabelled)
 
     def accuracy(networks: Samples, scores: Params) -> np.ndarray:
         found = accuracy_curves(problem.model.apply, networks, scores, LEVELS, problem.inputs, problem.labels)
@@ -39,13 +39,13 @@ def accuracy_by_ranking(
 
     curves = {}
     for name, std in stds.items():
-        networks = kind.raw if name == RAW else kind.aligned
+        networks = kind.raw if name == RAW else kind.relabelled
         curves[name] = accuracy(networks, jax.tree.map(lambda leaf: np.stack([leaf] * count), std))
-    curves[MAGNITUDE] = accuracy(kind.aligned, jax.tree.map(lambda leaf: -np.abs(leaf), kind.aligned))
-    noise = jax.tree.map(lambda leaf, std: -np.abs(leaf) / np.asarray(std), kind.aligned, stds[ALIGNED])
-    curves[SIGNAL_TO_NOISE] = accuracy(kind.aligned, noise)
+    curves[MAGNITUDE] = accuracy(kind.relabelled, jax.tree.map(lambda leaf: -np.abs(leaf), kind.relabelled))
+    noise = jax.tree.map(lambda leaf, std: -np.abs(leaf) / np.asarray(std), kind.relabelled, stds[ALIGNED])
+    curves[SIGNAL_TO_NOISE] = accuracy(kind.relabelled, noise)
     # A single network needs many random rankings for a mean worth the name; many networks bring their own.
-    repeated = tree.take(kind.aligned, np.arange(max(count, num_random)) % count)
+    repeated = tree.take(kind.relabelled, np.arange(max(count, num_random)) % count)
     chance = tree.map_named(
         lambda name, leaf: jax.random.uniform(keys.named(key, name), leaf.shape), repeated
     )

@@ -1,65 +1,27 @@
-"""Networks trained side by side, matched to one another, and judged along the line between them.
-
-What the studies of loss barriers and of transpositions share.
-"""
+"""Networks trained side by side and judged along the line between them; distances of their weights."""
 
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from configs.parts import Data, Network
-from configs.training import Training
-from experiments.common import problem as problems
-from experiments.harness import progress
-from symbnn import data, density, evaluate, inference, models
+from configs.parts import Training
+from experiments.common import methods
+from experiments.common.problem import Problem
+from symbnn import density, evaluate, tree
 from symbnn.types import Key, Params, Samples
 
 # Pairs judged at once: enough to fill a device, little enough for its memory.
 PAIRS_TOGETHER = 8
 
 
-class Settings(Protocol):
-    """What a study's config must hold."""
-
-    data: Data
-    model: Network
-    training: Training
-    seed: int
-
-
-class Problem(NamedTuple):
-    """Data, network and the key that everything random derives from."""
-
-    key: Key
-    data: data.Dataset
-    model: models.Model
-    test: density.Batch
-    """What losses and errors are measured on."""
-
-
-def load(config: Any) -> Problem:
-    """The problem of a config."""
-    settings: Settings = config
-    loaded, num_classes = problems.labelled(settings.data, seed=settings.seed, flatten=True)
-    model = models.mlp(
-        loaded.input_shape,
-        num_classes,
-        hidden=settings.model.hidden,
-        activation=settings.model.activation,
-    )
-    test = density.Batch(jnp.asarray(loaded.test.inputs), jnp.asarray(loaded.test.targets))
-    return Problem(jax.random.key(settings.seed), loaded, model, test)
-
-
 def describe(problem: Problem, training: Training) -> str:
     """A sentence about data, network and training."""
-    hidden = [group.size for group in problem.model.spec.groups]
-    sizes = "-".join(map(str, (*problem.data.input_shape, *hidden, problem.data.num_classes)))
     return (
-        f"{problem.data.name}: {len(problem.data.train.targets)} training images; losses and errors on the "
-        f"{len(problem.test.targets)} test images. Network {sizes}, {training.num_epochs} epochs of "
+        f"{problem.data.name}: {problem.target.num_data} training images; losses and errors are measured on "
+        f"{len(problem.labels)} test images. Network {problem.sizes}, {training.num_epochs} epochs of "
         f"{training.optimizer} with learning rate {training.learning_rate:g} and minibatches of "
         f"{training.batch_size}, no prior; every network has its own shuffle of the data."
     )
@@ -72,21 +34,18 @@ def train(
 
     Leaves of the second have axes (network, epoch, ...).
     """
-    with progress.show() as show:
-        method = inference.ensemble(
-            num_members=len(jax.tree.leaves(starts)[0]),
-            epochs=training.num_epochs,
-            batch_size=training.batch_size,
-            optimizer=training.optimizer,
-            learning_rate=training.learning_rate,
-            momentum=training.momentum,
-            objective="mle",
-            initial=starts,
-            members_per_block=training.members_per_block,
-            snapshots=epochs,
-            progress=show,
-        )
-        fit = method(key, density.target(problem.model, problem.data.train))
+    fit = methods.ensemble(
+        key,
+        problem.target,
+        training,
+        num_members=tree.num_samples(starts),
+        optimizer=training.optimizer,
+        momentum=training.momentum,
+        objective="mle",
+        initial=starts,
+        members_per_block=training.members_per_block,
+        snapshots=epochs,
+    )
     return fit.posterior.samples, fit.diagnostics.get("snapshots")
 
 
@@ -104,6 +63,11 @@ def _barriers(
         (first, second),
         batch_size=PAIRS_TOGETHER,
     )
+
+
+def flat(params: Params) -> np.ndarray:
+    """All weights as one vector."""
+    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(params)])
 
 
 @jax.jit

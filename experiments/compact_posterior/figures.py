@@ -1,28 +1,11 @@
-"""Figures of the compact posterior: spread of weights, pairs of posteriors, transpositions."""
+"""Figures of the compact posterior: pairs of posteriors, transpositions."""
 
 from collections.abc import Mapping
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.harness.style import BLUE, GREY, RED, new_figure
-
-
-def spread_histograms(before: Mapping[str, np.ndarray], after: Mapping[str, np.ndarray]) -> Figure:
-    """Standard deviations of all weights before and after alignment, one panel per posterior."""
-    figure, panels = new_figure(len(before))
-    for panel, name in zip(panels, before, strict=True):
-        both = np.concatenate([before[name], after[name]])
-        bins = np.linspace(both.min(), both.max(), 60).tolist()
-        panel.hist(
-            before[name], bins, color=RED, alpha=0.6, label=f"raw, median {np.median(before[name]):.2f}"
-        )
-        panel.hist(
-            after[name], bins, color=BLUE, alpha=0.6, label=f"aligned, median {np.median(after[name]):.2f}"
-        )
-        panel.set(title=name, xlabel="standard deviation of a weight", ylabel="weights")
-        panel.legend(frameon=False)
-    return figure
+from experiments.harness.style import BLUE, GREY, new_figure
 
 
 def pair_plots(pairs: Mapping[tuple[str, str], Mapping[str, tuple[np.ndarray, np.ndarray]]]) -> Figure:

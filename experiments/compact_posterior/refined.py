@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from configs.parts import Refinement
-from experiments.common.methods import Problem
-from experiments.compact_posterior import columns
+from experiments.common import columns
+from experiments.common.problem import Problem
 from experiments.harness import progress
-from experiments.harness.tables import Cell, Row, Table
+from experiments.harness.tables import Row, Table
 from symbnn import compact, keys, tree
 from symbnn.posteriors import DiagonalGaussian
 from symbnn.types import Samples
@@ -46,19 +46,18 @@ def refine(
     problem: Problem, settings: Refinement, samples: Samples, start: DiagonalGaussian
 ) -> dict[str, Any]:
     """All candidates with their scores, the chosen law, and the same recipe from a random start."""
-    data = _split(problem, settings, samples)
+    data = split_images(problem, settings, samples)
     recipes = candidates(settings)
     fits = [_fit(problem, settings, data, start, loss, penalty) for loss, penalty in recipes]
     validation = np.array([_validate(problem, data, fit)["mean"] for fit in fits])
     moved = np.array([[float(value) for value in compact.displacement(fit, start)] for fit in fits])
     chosen = choose(validation[:, 1], moved[:, 0], settings.max_divergence)
-    law, random = fits[chosen], _control(problem, settings, data, recipes[chosen][0])
     return {
         "validation": validation,
         "displacement": moved,
         "chosen": np.asarray(chosen),
-        "law": {"mean": law.mean, "std": law.std},
-        "control": {"mean": random.mean, "std": random.std},
+        "law": fits[chosen],
+        "control": _control(problem, settings, data, recipes[chosen][0]),
     }
 
 
@@ -86,7 +85,7 @@ def candidate_table(settings: Refinement, refined: Any) -> Table:
             for index, (loss, penalty) in enumerate(candidates(settings))
         ),
         tuple(
-            Row(name, tuple(Cell(float(value)) for value in column), 4 if "TV" in name else 3)
+            Row.of(name, column, 4 if "TV" in name else 3)
             for name, column in zip(names, values.T, strict=True)
         ),
     )
@@ -99,11 +98,7 @@ def displacement_rows(laws: dict[str, Any], start: DiagonalGaussian, names: tupl
     """How far every diagonal law is from `start`; dashes for other laws."""
     found = {name: compact.displacement(law, start) for name, law in laws.items()}
     return [
-        Row(
-            words,
-            tuple(Cell(float(found[name][index])) if name in found else Cell(None) for name in names),
-            3,
-        )
+        Row.of(words, (found[name][index] if name in found else None for name in names), 3)
         for index, words in enumerate(DISPLACEMENT_ROWS)
     ]
 
@@ -113,7 +108,8 @@ def stored_bytes(posterior: Any) -> int:
     return BYTES_PER_NUMBER * tree.num_weights(posterior)
 
 
-def _split(problem: Problem, settings: Refinement, samples: Samples) -> Data:
+def split_images(problem: Problem, settings: Refinement, samples: Samples) -> Data:
+    """Images to judge on, all others with as many mixed-up ones to fit to, and HMC's predictions on both."""
     images = jnp.asarray(problem.data.train.inputs)
     most = len(images) - max(1, math.ceil(settings.batch_size / 2))
     if settings.num_validation > most:

@@ -2,7 +2,7 @@
 
 A Gaussian fitted to raw posterior samples (q_d) predicts nothing, because the samples mix permuted copies of
 the same networks. Aligned to one of them first (q_r), the same fit is a meaningful, compact posterior. Other
-tables go beyond the paper (`compact_beyond`) and compare the posteriors in weight space (`compact_weights`).
+tables go beyond the paper (`beyond`) and compare the posteriors in weight space (`weights`).
 """
 
 from pathlib import Path
@@ -11,20 +11,17 @@ from typing import Any
 import numpy as np
 
 from configs.compact_posterior import CompactPosterior
-from experiments.common import methods, weight_ranking
-from experiments.common.methods import Problem
-from experiments.compact_posterior import beyond as compact_beyond
-from experiments.compact_posterior import columns as compact_columns
-from experiments.compact_posterior import convergence as compact_convergence
-from experiments.compact_posterior import figures
-from experiments.compact_posterior import refined as compact_refined
-from experiments.compact_posterior import weights as compact_weights
+from experiments.common import columns, methods, weight_ranking
+from experiments.common.figures import pruning_panels, spread_histograms
+from experiments.common.problem import Problem, perceptron
+from experiments.common.sampler_table import sampler_table
+from experiments.common.weight_space import flat
+from experiments.compact_posterior import beyond, convergence, figures, refined, weights
 from experiments.harness.present import present
 from experiments.harness.rundir import Run, open_run
-from experiments.harness.tables import Cell, Row, Table
-from experiments.pruning.figures import pruning_panels
+from experiments.harness.tables import Table
 from symbnn import compact, keys, symmetry, tree
-from symbnn.posteriors import DiagonalGaussian
+from symbnn.inference import Fit
 from symbnn.types import Samples
 
 COLUMNS = ("HMC samples", "HMC q_d", "HMC q_r", "Ens. samples", "Ens. q_d", "Ens. q_r", "VI q")
@@ -32,7 +29,7 @@ PAPER = {
     "agreement with HMC": (1.0, 0.1212, 0.8249, 0.9931, 0.5239, 0.9868, 0.9885),
     "TV to HMC": (0.0, 0.8641, 0.6570, 0.0229, 0.7210, 0.0495, 0.0235),
     "accuracy of samples": (0.9843, 0.1111, 0.8234, 0.9866, 0.5225, 0.9772, 0.9811),
-    compact_columns.MEAN_ACCURACY: (None, 0.2806, 0.9225, None, 0.8640, 0.9797, 0.9804),
+    columns.MEAN_ACCURACY: (None, 0.2806, 0.9225, None, 0.8640, 0.9797, 0.9804),
 }
 """Xiao, Liu, Bamler (2023), Table 1: MNIST, 784-512-10, 60,000 images."""
 NUM_RANDOM_RANKINGS = 40
@@ -41,26 +38,25 @@ NUM_RANDOM_RANKINGS = 40
 def run(config: CompactPosterior, rundir: Path | str) -> Table:
     """All stages of the study; returns the paper's table."""
     with open_run("compact_posterior", config, rundir) as opened:
-        problem = Problem(config)
-        hmc = opened.stage("hmc", lambda: methods.sample(problem, opened.directory / "chunks"))
-        samples = hmc["samples"]
-        ensemble = opened.stage("ensemble", lambda: methods.train_ensemble(problem))["samples"]
+        problem = perceptron(config, prior_scale=config.inference.prior_scale)
+        hmc = opened.stage("hmc", lambda: methods.sample(problem, opened))
+        samples = hmc.posterior.samples
+        ensemble = opened.stage("ensemble", lambda: methods.train_ensemble(problem)).posterior.samples
         variational = opened.stage("variational", lambda: methods.fit_variational(problem))
-        aligned = opened.stage("aligned", lambda: _align(problem, samples, ensemble))
-        to_mean = aligned["hmc_to_mean"]
-        scores = opened.stage("scores", lambda: _score(problem, samples, ensemble, variational, aligned))
-        refined = opened.stage(
-            "refined",
-            lambda: compact_refined.refine(problem, config.refinement, samples, compact.gaussian(to_mean)),
+        to_first = opened.stage("to_first", lambda: _align_to_first(problem, samples, ensemble))
+        to_mean = opened.stage("to_mean", lambda: beyond.align_to_mean(problem, samples))
+        scores = opened.stage("scores", lambda: _score(problem, samples, ensemble, variational, to_first))
+        near = opened.stage(
+            "refined", lambda: refined.refine(problem, config.refinement, samples, compact.gaussian(to_mean))
         )
-        beyond = opened.stage("beyond", lambda: compact_beyond.score(problem, samples, to_mean, refined))
-        weights = opened.stage(
-            "weights", lambda: compact_weights.gaussians(problem, samples, to_mean, ensemble, variational)
+        further = opened.stage("beyond", lambda: beyond.score(problem, samples, to_mean, near))
+        laws = opened.stage(
+            "weights", lambda: weights.gaussians(problem, samples, to_mean, ensemble, variational.posterior)
         )
-        convergence = opened.stage(
-            "convergence", lambda: compact_convergence.convergence(problem, samples, aligned["hmc"])
+        converged = opened.stage(
+            "convergence", lambda: convergence.convergence(problem, samples, to_first["hmc"].samples)
         )
-        pruned = opened.stage("pruned", lambda: _prune(problem, samples, aligned["hmc"]))
+        pruned = opened.stage("pruned", lambda: _prune(problem, samples, to_first["hmc"].samples))
         table = _paper_table(problem, scores)
         present(
             opened,
@@ -68,54 +64,56 @@ def run(config: CompactPosterior, rundir: Path | str) -> Table:
             introduction=_introduction(problem),
             tables=[
                 table,
-                compact_beyond.table(problem, beyond, to_mean, refined),
-                compact_refined.candidate_table(config.refinement, refined),
-                compact_weights.table(weights),
-                compact_convergence.convergence_table(convergence),
-                compact_convergence.sampler_table(hmc["diagnostics"]),
+                beyond.table(problem, further, to_mean, near),
+                refined.candidate_table(config.refinement, near),
+                weights.table(laws),
+                convergence.convergence_table(converged),
+                sampler_table(hmc.diagnostics),
             ],
-            figures=_figures(opened, samples, ensemble, aligned, weights, pruned),
+            figures=_figures(opened, samples, ensemble, to_first, laws, pruned),
             findings=[
-                *compact_beyond.findings(beyond, refined, to_mean),
-                compact_convergence.verdict(problem, convergence),
+                *beyond.findings(further, near, to_mean),
+                convergence.verdict(problem, converged),
             ],
         )
         return table
 
 
-def _align(problem: Problem, hmc: Samples, ensemble: Samples) -> dict[str, Any]:
-    """Each set of samples aligned to its own first member, the paper's way; HMC's also to their mean."""
-    result = methods.align(problem, hmc)
+def _align_to_first(problem: Problem, hmc: Samples, ensemble: Samples) -> dict[str, symmetry.Aligned]:
+    """Each set of samples aligned to its own first member, the paper's way."""
+    matching = problem.config.compact.matching
     return {
-        "hmc": result.samples,
-        "ensemble": methods.align(problem, ensemble).samples,
-        "permutations": result.elements.permutations,
-        "hmc_to_mean": compact_beyond.align_to_mean(problem, hmc),
+        name: problem.align(samples, reference=0, method=matching)
+        for name, samples in {"hmc": hmc, "ensemble": ensemble}.items()
     }
 
 
 def _score(
-    problem: Problem, hmc: Samples, ensemble: Samples, variational: Any, aligned: Any
+    problem: Problem,
+    hmc: Samples,
+    ensemble: Samples,
+    variational: Fit,
+    to_first: dict[str, symmetry.Aligned],
 ) -> dict[str, Any]:
     """Mean and spread of every metric for every column of the paper's table."""
-    target = compact_columns.reference(problem, hmc)
+    target = columns.reference(problem, hmc)
     laws = {
         "HMC q_d": compact.gaussian(hmc),
-        "HMC q_r": compact.gaussian(aligned["hmc"]),
+        "HMC q_r": compact.gaussian(to_first["hmc"].samples),
         "Ens. q_d": compact.gaussian(ensemble),
-        "Ens. q_r": compact.gaussian(aligned["ensemble"]),
-        "VI q": DiagonalGaussian(variational["mean"], variational["std"]),
+        "Ens. q_r": compact.gaussian(to_first["ensemble"].samples),
+        "VI q": variational.posterior,
     }
-    scores = {name: compact_columns.law_column(problem, name, law, target) for name, law in laws.items()}
-    scores["HMC samples"] = compact_columns.column(problem, target, [target])
-    members = compact_columns.reference(problem, ensemble)
-    scores["Ens. samples"] = compact_columns.column(problem, target, [members])
+    scores = {name: columns.law_column(problem, name, law, target) for name, law in laws.items()}
+    scores["HMC samples"] = columns.column(problem, target, [target])
+    members = columns.reference(problem, ensemble)
+    scores["Ens. samples"] = columns.column(problem, target, [members])
     return {name: scores[name] for name in COLUMNS}
 
 
-def _prune(problem: Problem, samples: Samples, aligned: Samples) -> dict[str, Any]:
+def _prune(problem: Problem, samples: Samples, to_first: Samples) -> dict[str, Any]:
     """Accuracy of the aligned mean network when weights are removed; the study `pruning` has more."""
-    posterior = compact.gaussian(aligned)
+    posterior = compact.gaussian(to_first)
     mean = tree.stack([posterior.mean])
     return weight_ranking.accuracy_by_ranking(
         problem,
@@ -127,35 +125,35 @@ def _prune(problem: Problem, samples: Samples, aligned: Samples) -> dict[str, An
 
 
 def _paper_table(problem: Problem, scores: Any) -> Table:
-    rows: list[Row] = []
-    for row in compact_columns.metric_rows(scores, COLUMNS):
-        rows.append(row)
-        if row.name in PAPER:
-            rows.append(Row(f"{row.name}, paper", tuple(Cell(value) for value in PAPER[row.name]), 3))
     settings = problem.config.compact
     return Table(
         f"Agreement, total variation and accuracy; q columns: {settings.num_draws} draws, mean ± standard "
         f"deviation over {settings.num_draw_seeds} sets; the paper's numbers are of MNIST with 784-512-10",
         COLUMNS,
-        tuple(rows),
+        columns.with_paper(columns.metric_rows(scores, COLUMNS), PAPER),
     )
 
 
 def _figures(
-    run: Run, samples: Samples, ensemble: Samples, aligned: Any, weights: Any, pruned: Any
+    run: Run,
+    samples: Samples,
+    ensemble: Samples,
+    to_first: dict[str, symmetry.Aligned],
+    laws: Any,
+    pruned: Any,
 ) -> list[tuple[Path, str]]:
     def spread(samples: Samples) -> np.ndarray:
-        return compact_weights.flat(compact.gaussian(samples).std)
+        return flat(compact.gaussian(samples).std)
 
     raw = {"HMC": spread(samples), "ensemble": spread(ensemble)}
-    after = {"HMC": spread(aligned["hmc"]), "ensemble": spread(aligned["ensemble"])}
+    after = {"HMC": spread(to_first["hmc"].samples), "ensemble": spread(to_first["ensemble"].samples)}
     saved = [
         (
-            run.figure("spread", figures.spread_histograms(raw, after)),
+            run.figure("spread", spread_histograms(raw, after)),
             "Standard deviation of every weight before and after alignment",
         ),
         (
-            run.figure("weight_pairs", figures.pair_plots(compact_weights.panels(weights))),
+            run.figure("weight_pairs", figures.pair_plots(weights.panels(laws))),
             "Mean and standard deviation of every weight under pairs of posteriors, aligned",
         ),
         (
@@ -166,7 +164,7 @@ def _figures(
             "Accuracy of the mean network of q_r against the share of weights kept, by ranking",
         ),
     ]
-    for group, permutations in aligned["permutations"].items():
+    for group, permutations in to_first["hmc"].elements.permutations.items():
         counts = np.asarray(symmetry.number_of_transpositions(permutations))
         drawn = figures.transposition_histogram(counts, num_units=permutations.shape[-1])
         saved.append(
@@ -180,12 +178,13 @@ def _figures(
 
 def _introduction(problem: Problem) -> list[str]:
     config = problem.config
-    sizes = (problem.data.input_shape[0], *config.model.hidden, problem.data.num_classes)
     return [
-        f"{config.data.name}: {len(problem.data.train.targets)} training and {len(problem.labels)} test "
-        f"images; network {'-'.join(map(str, sizes))}, {config.model.activation}. "
+        f"{config.data.name}: {problem.target.num_data} training and {len(problem.labels)} test images; "
+        f"network {problem.sizes}, {config.model.activation}. "
         f"HMC: {config.inference.num_chains} chains of {config.inference.num_samples} draws. "
         f"Ensemble: {config.ensemble.num_members} networks.",
         "q_d is the Gaussian with the mean and standard deviation of the raw samples, q_r that of the "
-        f"samples aligned to the first of them ({config.compact.matching} matching).",
+        f"samples aligned to the first of them (matched by {config.compact.matching}). Agreement is the "
+        "share of test images on which the most probable class is the one by HMC; TV is the total variation "
+        "between the predictions, from 0 (equal) to 1.",
     ]

@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.common.methods import Problem
+from experiments.common.problem import Problem
+from experiments.common.weight_space import flat
 from experiments.harness.tables import Cell, Row, Table
 from symbnn import compact, evaluate, keys, symmetry, tree
 from symbnn.posteriors import DiagonalGaussian
@@ -24,24 +25,22 @@ CONTROL = "prior draws"
 
 
 def gaussians(
-    problem: Problem, hmc: Samples, aligned: Samples, ensemble: Samples, variational: Any
-) -> dict[str, Any]:
+    problem: Problem, hmc: Samples, to_mean: Samples, ensemble: Samples, variational: DiagonalGaussian
+) -> dict[str, dict[str, DiagonalGaussian]]:
     """Mean and standard deviation by method, before and after alignment to the mean of the HMC samples."""
-    spec, centre = problem.model.spec, compact.gaussian(aligned)
+    spec, centre = problem.model.spec, compact.gaussian(to_mean)
     prior_keys = keys.indexed(keys.named(problem.key, "prior draws"), 0, tree.num_samples(ensemble))
     prior = jax.vmap(problem.target.init)(prior_keys)
-    raw_vi = DiagonalGaussian(variational["mean"], variational["std"])
-    one = jax.tree.map(lambda leaf: leaf[None], (raw_vi.mean, raw_vi.std))
+    one = jax.tree.map(lambda leaf: leaf[None], (variational.mean, variational.std))
     vi = symmetry.align_gaussians(spec, *one, reference=(centre.mean, centre.std)).samples
 
     def matched(samples: Samples) -> DiagonalGaussian:
         return compact.gaussian(symmetry.align(spec, samples, reference=centre.mean).samples)
 
-    before = (compact.gaussian(hmc), compact.gaussian(ensemble), raw_vi, compact.gaussian(prior))
+    before = (compact.gaussian(hmc), compact.gaussian(ensemble), variational, compact.gaussian(prior))
     after = (centre, matched(ensemble), DiagonalGaussian(*tree.take(vi, 0)), matched(prior))
     return {
-        when: {name: {"mean": law.mean, "std": law.std} for name, law in zip(METHODS, laws, strict=True)}
-        for when, laws in (("before", before), ("after", after))
+        when: dict(zip(METHODS, laws, strict=True)) for when, laws in (("before", before), ("after", after))
     }
 
 
@@ -49,10 +48,7 @@ def table(found: Any) -> Table:
     """Divergences and distances of every pair, and the correlation of their means, before and after."""
     rows = []
     for one, other in PAIRS:
-        before, after = (
-            tuple(DiagonalGaussian(**found[when][name]) for name in (one, other))
-            for when in ("before", "after")
-        )
+        before, after = ((found[when][one], found[when][other]) for when in ("before", "after"))
         values = [
             *(_divergence(*pair) for pair in (before, after)),
             *(_divergence(*pair[::-1]) for pair in (before, after)),
@@ -80,7 +76,10 @@ def panels(found: Any) -> dict[tuple[str, str], Mapping[str, tuple[np.ndarray, n
     """For the pair plots: means and standard deviations of every pair of methods, aligned."""
     after = found["after"]
     return {
-        (one, other): {part: (flat(after[one][part]), flat(after[other][part])) for part in ("mean", "std")}
+        (one, other): {
+            part: (flat(getattr(after[one], part)), flat(getattr(after[other], part)))
+            for part in ("mean", "std")
+        }
         for one, other in PAIRS
     }
 
@@ -88,11 +87,6 @@ def panels(found: Any) -> dict[tuple[str, str], Mapping[str, tuple[np.ndarray, n
 def correlation(one: Params, other: Params) -> float:
     """Over all weights."""
     return float(np.corrcoef(flat(one), flat(other))[0, 1])
-
-
-def flat(params: Params) -> np.ndarray:
-    """All weights as one vector."""
-    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(params)])
 
 
 def _cell(value: float) -> Cell:

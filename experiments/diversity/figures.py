@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
+from experiments.common.figures import draw_band
 from experiments.harness.style import BLUE, GREY, RED, new_figure
-from experiments.loss_barriers.figures import draw_band
 
 
 def diversity_panels(

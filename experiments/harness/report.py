@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.harness.provenance import STAGE_HEADS, stage_rows
 from experiments.harness.tables import Table
 
 STYLE = """
@@ -33,7 +34,7 @@ def page(
     description: dict[str, Any],
 ) -> str:
     """The page. `figures` are PNG files with their captions; `description` is the content of run.json."""
-    settings = html.escape(json.dumps(description, indent=1))
+    settings = html.escape(json.dumps({**description, "stages": list(description["stages"])}, indent=1))
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head>'
@@ -41,12 +42,22 @@ def page(
         f'<div class="verdict">{_paragraphs(findings)}</div>'
         f"<h2>Numbers</h2>{''.join(table.html() for table in tables)}"
         f"<h2>Figures</h2>{''.join(_figure(path, caption) for path, caption in figures)}"
-        f"<h2>How it was made</h2><pre>{settings}</pre></body></html>\n"
+        f"<h2>How it was made</h2>{_stages(description)}<pre>{settings}</pre></body></html>\n"
     )
 
 
 def _paragraphs(texts: Sequence[str]) -> str:
     return "".join(f"<p>{html.escape(text)}</p>" for text in texts)
+
+
+def _stages(description: dict[str, Any]) -> str:
+    """Every stage with its seconds and the code that computed it."""
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
+        for row in stage_rows(description)
+    )
+    head = "".join(f"<th>{name}</th>" for name in STAGE_HEADS)
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
 
 
 def _figure(path: Path, caption: str) -> str:

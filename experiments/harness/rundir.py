@@ -1,7 +1,8 @@
 """The directory of a run: what was asked for, by what code, and one checked artefact per finished stage.
 
-run.json        study, resolved config, seed, versions, devices, git commit, command; written before anything
+run.json        study, resolved config, seed, command, devices, code, and a record of every finished stage
 stages/         one artefact per stage, reused by a second run of the same config
+chunks/         parts of unfinished stages, from which a stopped run goes on
 metrics.jsonl   every number of the table, one line each
 table.md, figures/, report.html
 """
@@ -10,11 +11,8 @@ import contextlib
 import dataclasses
 import fcntl
 import hashlib
-import importlib.metadata
 import json
-import platform
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -24,11 +22,13 @@ from typing import Any
 import jax
 
 import configs
+from experiments.harness import stages
+from experiments.harness.provenance import Code, difference, short, this_code
+from experiments.harness.stages import Misplaced, Record
 from symbnn import io
 from symbnn.io.files import parse_json, replacing, write_text
 
 RUN_FILE = "run.json"
-PACKAGES = ("symbnn", "jax", "jaxlib", "flax", "optax", "blackjax", "numpyro", "numpy", "scipy")
 
 
 class Run:
@@ -39,25 +39,31 @@ class Run:
         self.description = description
 
     def stage(self, name: str, compute: Callable[[], Any]) -> Any:
-        """The stage's tree of arrays: from disk if it is finished and whole, else computed and kept."""
-        path = self.directory / "stages" / f"{name}.safetensors"
-        # A whole file may still be another stage's, or come from another run.
-        origin = {"stage": name, "run": _checksum(self.description)}
-        if path.exists():
-            try:
-                tree, metadata = io.load_tree(path)
-                if metadata.items() >= origin.items():
-                    self.say(f"{name}: reused (took {float(metadata['seconds']):.1f} s when it ran)")
-                    return tree
-                self.say(f"{name}: {path} belongs to another stage or run; computing it again")
-            except io.ArtefactError as error:
-                self.say(f"{name}: {error}; computing it again")
-        start = time.perf_counter()
-        tree = jax.block_until_ready(compute())
-        seconds = time.perf_counter() - start
-        io.save_tree(path, tree, {**origin, "seconds": f"{seconds:.3f}"})
-        self.say(f"{name}: done in {seconds:.1f} s")
-        return tree
+        """What the stage computed, as the same classes: from disk if it is whole, else computed and kept."""
+
+        def make() -> tuple[Any, Record]:
+            start = time.perf_counter()
+            tree = jax.block_until_ready(compute())
+            seconds = round(time.perf_counter() - start, 3)
+            return tree, Record(seconds, self._commits(name), self.description["versions"])
+
+        return self._kept(name, make)
+
+    def borrow(self, name: str, lender: Path | str, study: str, config: Any) -> Any:
+        """A stage of a finished run of `study`, kept here too, with the record of who computed it."""
+        return self._kept(name, lambda: lent_stage(lender, study, config, name))
+
+    def chunks(self, name: str) -> io.ChunkStore:
+        """Where the stage keeps what it has done so far."""
+        self.note_commit(name)
+        return io.ChunkStore(self.directory / "chunks" / name)
+
+    def note_commit(self, name: str) -> None:
+        """Say that this code computes a part of the stage: its record will name all commits that did."""
+        earlier, now = self._worked_on(name), self.description["git_commit"]
+        if earlier and earlier[-1] != now:
+            self.say(f"{name}: goes on from parts computed at {short(earlier[-1])} (this is {short(now)})")
+        self.write(f"chunks/{name}.json", json.dumps(list(dict.fromkeys([*earlier, now]))))
 
     def record_metrics(self, records: list[dict[str, Any]]) -> None:
         """Write `metrics.jsonl` anew: the same run always leaves the same lines."""
@@ -81,6 +87,43 @@ class Run:
         """A line for the user."""
         print(text, flush=True)
 
+    def describe(self) -> None:
+        """Write run.json anew."""
+        self.write(RUN_FILE, json.dumps(self.description, indent=1) + "\n")
+
+    def _kept(self, name: str, make: Callable[[], tuple[Any, Record]]) -> Any:
+        path = self.directory / "stages" / f"{name}.safetensors"
+        found = self._read(name, path) if path.exists() else None
+        if found is None:
+            found = make()
+            stages.write(path, name, self.description["run"], found[1], found[0])
+            self.say(f"{name}: {found[1].words}")
+        tree, record = found
+        self.description["stages"][name] = record._asdict()
+        self.describe()
+        return tree
+
+    def _read(self, name: str, path: Path) -> tuple[Any, Record] | None:
+        """The stage if it can be reused; a file that cannot is kept under another name."""
+        try:
+            tree, record = stages.read(path, name, self.description["run"])
+        except (io.ArtefactError, Misplaced) as error:
+            aside = stages.set_aside(path, "other" if isinstance(error, Misplaced) else "damaged")
+            self.say(f"{name}: {error}; kept as {aside.name}; computing it again")
+            return None
+        words = difference(record.code, Code(self.description["git_commit"], self.description["versions"]))
+        self.say(f"{name}: reused{f', {words}' if words else f' (took {record.seconds:.1f} s when it ran)'}")
+        return tree, record
+
+    def _commits(self, name: str) -> str | None:
+        """The commit that computed the stage; several if it went on from parts of another."""
+        commits = list(dict.fromkeys([*self._worked_on(name), self.description["git_commit"]]))
+        return commits[0] if len(commits) == 1 else ", then ".join(each or "unknown" for each in commits)
+
+    def _worked_on(self, name: str) -> list[str | None]:
+        path = self.directory / "chunks" / f"{name}.json"
+        return _parsed(path, lambda found: [short(commit) for commit in found[0:]]) if path.exists() else []
+
 
 @contextlib.contextmanager
 def open_run(study: str, config: Any, directory: Path | str) -> Iterator[Run]:
@@ -94,31 +137,31 @@ def open_run(study: str, config: Any, directory: Path | str) -> Iterator[Run]:
         ) from error
     with _locked(directory):
         description = _describe(study, config)
-        _check_same_config(directory, description)
-        write_text(directory / RUN_FILE, json.dumps(description, indent=1) + "\n")
-        print(f"run directory: {directory}", flush=True)
-        yield Run(directory, description)
+        if (directory / RUN_FILE).exists():
+            before = _read_run(directory)
+            _check_same_config(directory, before, description, config)
+            # A config that gained a field is still the same run.
+            description |= {"run": before["run"], "stages": before["stages"]}
+        opened = Run(directory, description)
+        opened.describe()
+        opened.say(f"run directory: {directory}")
+        yield opened
 
 
-def stage_seconds(directory: Path) -> dict[str, float]:
-    """How long every finished stage of a run took, in the order they finished."""
-    paths = sorted((directory / "stages").glob("*.safetensors"), key=lambda path: path.stat().st_mtime)
-    return {path.stem: float(io.read_metadata(path)["seconds"]) for path in paths}
-
-
-def borrowed_stage(directory: Path | str, study: str, config: Any, name: str) -> Any:
+def lent_stage(directory: Path | str, study: str, config: Any, name: str) -> tuple[Any, Record]:
     """A stage of a finished run of `study`, whose config must say the same wherever both say something."""
     directory = Path(directory)
     if not (directory / RUN_FILE).exists():
         raise ValueError(f"{directory} holds no run; expected a finished run of {study}")
-    theirs, ours = _read_settings(directory), _settings(_describe(study, config))
+    theirs, ours = _settings(_read_run(directory)), _settings(_describe(study, config))
     for setting in sorted(theirs.keys() & ours.keys()):
         if theirs[setting] != ours[setting]:
             raise ValueError(
                 f"{directory} cannot lend its {name}: there {setting} is {theirs[setting]}, "
                 f"here {ours[setting]}"
             )
-    return io.load_tree(directory / "stages" / f"{name}.safetensors")[0]
+    tree, record = stages.read(directory / "stages" / f"{name}.safetensors", name)
+    return tree, record._replace(lender=str(directory))
 
 
 def clear(directory: Path) -> None:
@@ -131,26 +174,52 @@ def clear(directory: Path) -> None:
         shutil.rmtree(directory)
 
 
-def _check_same_config(directory: Path, description: dict[str, Any]) -> None:
-    if not (directory / RUN_FILE).exists():
-        return
-    before, now = _read_settings(directory), _settings(description)
-    for name in sorted(before.keys() | now.keys()):
-        if before.get(name) != now.get(name):
+def _check_same_config(
+    directory: Path, before: dict[str, Any], description: dict[str, Any], config: Any
+) -> None:
+    """`ValueError` naming a setting that changed; one that did not exist then had today's default."""
+    then, now = _defaults(config) | _settings(before), _settings(description)
+    for name in sorted(then.keys() | now.keys()):
+        if then.get(name) != now.get(name):
             raise ValueError(
-                f"{directory} holds a run of another config: {name} was {before.get(name)} and is now "
+                f"{directory} holds a run of another config: {name} was {then.get(name)} and is now "
                 f"{now.get(name)}; choose another --rundir, or --fresh to start over"
             )
 
 
-def _read_settings(directory: Path) -> dict[str, Any]:
-    path = directory / RUN_FILE
+def _defaults(config: Any) -> dict[str, Any]:
+    """What every setting is where a config does not say otherwise, by its full name."""
+    found = {name.replace("-", "_"): field.default for name, field, _ in configs.walk(config)}
+    known = {name: value for name, value in found.items() if value is not dataclasses.MISSING}
+    return json.loads(json.dumps(known))
+
+
+def _read_run(directory: Path) -> dict[str, Any]:
+    """run.json, checked; `ValueError` if it is damaged or of a version that kept no records of stages."""
+    description = _parsed(directory / RUN_FILE, _settings)
+    if not {"stages", "run"} <= description.keys():
+        raise ValueError(
+            f"{directory} holds a run of an older version, whose stages do not say which code computed them "
+            "and cannot be read by this one; use --fresh to start over, or another --rundir"
+        )
+    return _parsed(directory / RUN_FILE, _records)
+
+
+def _records(description: dict[str, Any]) -> list[Record]:
+    found = [Record(**record) for record in description["stages"].values()]
+    return [each._replace(seconds=float(each.seconds), versions=dict(each.versions)) for each in found]
+
+
+def _parsed(path: Path, check: Callable[[Any], Any]) -> Any:
+    """JSON that passes the check; what it returns does not matter."""
     try:
-        return _settings(parse_json(path.read_bytes()))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        found = parse_json(path.read_bytes())
+        check(found)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise ValueError(
             f"{path} is damaged ({error}); use --fresh to start over or another --rundir"
         ) from error
+    return found
 
 
 def _settings(description: dict[str, Any]) -> dict[str, Any]:
@@ -158,32 +227,20 @@ def _settings(description: dict[str, Any]) -> dict[str, Any]:
 
 
 def _describe(study: str, config: Any) -> dict[str, Any]:
+    code = this_code()
+    # Through JSON, so that tuples compare equal to what is read back.
+    settings = {"study": study, "config": json.loads(json.dumps(dataclasses.asdict(config)))}
     return {
-        "study": study,
-        # Through JSON, so that tuples compare equal to what is read back.
-        "config": json.loads(json.dumps(dataclasses.asdict(config))),
+        **settings,
         "seed": getattr(config, "seed", None),
-        "versions": {name: importlib.metadata.version(name) for name in PACKAGES},
-        "python": platform.python_version(),
-        "devices": [f"{device.platform}:{device.device_kind}" for device in jax.devices()],
-        "git_commit": _git_commit(),
         "command": " ".join(["python", "-m", f"experiments.{study}", *sys.argv[1:]]),
+        "devices": [f"{device.platform}:{device.device_kind}" for device in jax.devices()],
+        "git_commit": code.commit,
+        "versions": code.versions,
+        # What a stage's result may depend on besides the code.
+        "run": hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16],
+        "stages": {},
     }
-
-
-def _git_commit() -> str | None:
-    """Commit of the code, marked if files differ from it; None outside a checkout."""
-    root = Path(configs.__file__).parent.parent
-
-    def git(*words: str) -> str:
-        return subprocess.run(
-            ["git", "-C", str(root), *words], capture_output=True, text=True, check=True
-        ).stdout.strip()
-
-    try:
-        return git("rev-parse", "HEAD") + ("+changes" if git("status", "--porcelain") else "")
-    except (OSError, subprocess.CalledProcessError):
-        return None
 
 
 @contextlib.contextmanager
@@ -203,12 +260,6 @@ def _locked(directory: Path) -> Iterator[None]:
                 f"another process works in {directory}; wait for it or choose another --rundir"
             ) from None
         yield
-
-
-def _checksum(description: dict[str, Any]) -> str:
-    """Of the study and its config: what a stage's result may depend on besides the code."""
-    settings = {name: description[name] for name in ("study", "config")}
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -1,9 +1,11 @@
 """A table of numbers: for the terminal, as Markdown, as HTML, as records."""
 
 import html
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table as RichTable
 
@@ -14,6 +16,13 @@ class Cell:
 
     value: float | None
     spread: float | None = None
+
+    @classmethod
+    def over(cls, values: Any) -> "Cell":
+        """Mean and, of several values, standard deviation; a dash for none."""
+        values = np.asarray(values)
+        spread = float(values.std(ddof=1)) if values.size > 1 else None
+        return cls(float(values.mean()), spread) if values.size else cls(None)
 
     def text(self, decimals: int) -> str:
         """`0.812 ± 0.014`, or a dash where nothing is defined."""
@@ -30,6 +39,12 @@ class Row:
     name: str
     cells: tuple[Cell, ...]
     decimals: int = 4
+
+    @classmethod
+    def of(cls, name: str, values: Iterable[Any], decimals: int = 4) -> "Row":
+        """Plain numbers, or None where a column has none."""
+        cells = (Cell(None if value is None else float(value)) for value in values)
+        return cls(name, tuple(cells), decimals)
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from experiments.common.figures import draw_band
 from experiments.harness.style import PALETTE, new_figure
 
 
@@ -30,10 +30,3 @@ def lines_through_training(
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, frameon=False, loc="outside upper center", ncols=len(labels))
     return figure
-
-
-def draw_band(panel: Axes, x: np.ndarray, rows: np.ndarray, *, label: str, colour: str) -> None:
-    """Mean over the rows, with a band of one standard deviation either side."""
-    mean, spread = rows.mean(0), rows.std(0)
-    panel.plot(x, mean, color=colour, marker="o", markersize=3, label=label)
-    panel.fill_between(x, mean - spread, mean + spread, color=colour, alpha=0.2, linewidth=0)

@@ -12,9 +12,8 @@ import jax
 import numpy as np
 
 from configs.loss_barriers import LossBarriers
-from experiments.common import problem as problems
 from experiments.common import weight_space
-from experiments.common.weight_space import Problem
+from experiments.common.problem import Problem, perceptron
 from experiments.harness.present import present
 from experiments.harness.rundir import Run, open_run
 from experiments.harness.tables import Cell, Row, Table
@@ -34,7 +33,7 @@ def run(config: LossBarriers, rundir: Path | str) -> Table:
     """All stages of the study; returns the table of barriers."""
     _check(config)
     with open_run("loss_barriers", config, rundir) as opened:
-        problem = weight_space.load(config)
+        problem = perceptron(config)
         networks = opened.stage("networks", lambda: _train(config, problem))
         judged = opened.stage("barriers", lambda: _judge(config, problem, networks))
         return _present(opened, config, problem, judged)
@@ -81,8 +80,7 @@ def match_pairs(
 ) -> Samples:
     """Each network of `second` relabelled to fit its partner in `first`."""
     moved = [
-        problems.align(
-            problem,
+        problem.align(
             tree.take(second, slice(pair, pair + 1)),
             reference=tree.take(first, pair),
             method=method,
@@ -131,14 +129,7 @@ def _present(run: Run, config: LossBarriers, problem: Problem, judged: Any) -> T
 
 
 def _table(config: LossBarriers, title: str, values: dict[str, np.ndarray]) -> Table:
-    rows = tuple(
-        Row(
-            name,
-            tuple(Cell(float(row.mean()), float(row.std(ddof=1)) if row.size > 1 else None) for row in each),
-            3,
-        )
-        for name, each in values.items()
-    )
+    rows = tuple(Row(name, tuple(Cell.over(row) for row in each), 3) for name, each in values.items())
     return Table(title, tuple(f"epoch {epoch}" for epoch in config.epochs), rows)
 
 

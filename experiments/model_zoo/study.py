@@ -9,18 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from configs.model_zoo import ModelZoo
-from experiments.common import problem as problems
-from experiments.common.problem import Problem
-from experiments.harness import progress
+from experiments.common import methods
+from experiments.common.problem import Problem, joined, load
 from experiments.harness.present import present
 from experiments.harness.rundir import Run, open_run
-from experiments.harness.tables import Cell, Row, Table
+from experiments.harness.tables import Row, Table
 from experiments.model_zoo import figures
-from symbnn import density, inference, io, keys, tree
+from symbnn import io, keys, tree
 from symbnn.types import Samples
 
 # Networks that predict at once: their outputs must fit into memory, whatever the size of a shard.
@@ -30,7 +28,7 @@ NETWORKS_TOGETHER = 256
 def run(config: ModelZoo, rundir: Path | str) -> Table:
     """Fill the zoo, verify it, and judge what is read back; returns the table of the networks."""
     with open_run("model_zoo", config, rundir) as opened:
-        problem = problems.load(config)
+        problem = load(config, config.network, hidden=config.hidden)
         zoo = io.Zoo(opened.directory / "zoo")
         fill(opened, config, problem, zoo)
         judged = opened.stage("reading", lambda: _judge(problem, zoo))
@@ -46,11 +44,13 @@ def fill(run: Run, config: ModelZoo, problem: Problem, zoo: io.Zoo) -> list[int]
         precision=config.precision,
     )
     known, wrong = zoo.shards(), zoo.verify()
-    target = density.target(problem.model, problem.data.train)
+    if wrong:
+        # The networks are judged in the stage that reads them back.
+        run.note_commit("reading")
     for index, words in wrong.items():
         if index in known:
             run.say(f"shard {index}: {words}; training it again")
-        samples, metrics = train_shard(config, problem, target, index, len(zoo.ranges()[index]))
+        samples, metrics = train_shard(config, problem, index, len(zoo.ranges()[index]))
         zoo.write(index, samples, metrics)
     left = zoo.verify() if wrong else {}
     if left:
@@ -60,23 +60,20 @@ def fill(run: Run, config: ModelZoo, problem: Problem, zoo: io.Zoo) -> list[int]
 
 
 def train_shard(
-    config: ModelZoo, problem: Problem, target: density.Target, index: int, num_networks: int
+    config: ModelZoo, problem: Problem, index: int, num_networks: int
 ) -> tuple[Samples, dict[str, jax.Array]]:
     """The networks of shard `index` with their last training loss and test accuracy."""
-    with progress.show() as show:
-        method = inference.ensemble(
-            num_members=num_networks,
-            epochs=config.num_epochs,
-            batch_size=config.batch_size,
-            optimizer=config.optimizer,
-            learning_rate=config.learning_rate,
-            momentum=config.momentum,
-            objective="mle",
-            progress=show,
-        )
-        fit = method(keys.named(problem.key, f"shard {index}"), target)
+    fit = methods.ensemble(
+        keys.named(problem.key, f"shard {index}"),
+        problem.target,
+        config,
+        num_members=num_networks,
+        optimizer=config.optimizer,
+        momentum=config.momentum,
+        objective="mle",
+    )
     samples = fit.posterior.samples
-    labels = np.asarray(problem.data.test.targets)
+    labels = np.asarray(problem.labels)
     accuracy = np.concatenate(
         [
             (np.asarray(_probabilities(problem, part)).argmax(-1) == labels).mean(-1)
@@ -93,7 +90,7 @@ def _parts(samples: Samples, size: int) -> list[Samples]:
 
 def _probabilities(problem: Problem, samples: Samples) -> jax.Array:
     """Of the test images, (networks, images, classes)."""
-    return _predict(problem.model.apply, samples, jnp.asarray(problem.data.test.inputs))
+    return _predict(problem.model.apply, samples, problem.inputs)
 
 
 def _apply_softmax(apply: Any, samples: Samples, inputs: jax.Array) -> jax.Array:
@@ -105,7 +102,7 @@ _predict = jax.jit(_apply_softmax, static_argnums=0)
 
 def _judge(problem: Problem, zoo: io.Zoo) -> dict[str, Any]:
     """Metrics as stored, accuracy of the networks as read back, and of all of them together."""
-    labels = np.asarray(problem.data.test.targets)
+    labels = np.asarray(problem.labels)
     total = np.zeros((len(labels), problem.data.num_classes or 0))
     accuracy = []
     for samples in zoo.batches(NETWORKS_TOGETHER):
@@ -121,7 +118,7 @@ def _judge(problem: Problem, zoo: io.Zoo) -> dict[str, Any]:
 
 def _present(run: Run, config: ModelZoo, problem: Problem, zoo: io.Zoo, judged: Any) -> Table:
     judged = {name: np.asarray(value) for name, value in judged.items()}
-    num_weights = tree.num_weights(jax.eval_shape(problem.model.init, problem.key))
+    num_weights = tree.num_weights(problem.shapes)
     size = sum(zoo.path(index).stat().st_size for index in zoo.shards())
     table = _table(judged)
     together = 100 * float(judged["together"])
@@ -132,8 +129,8 @@ def _present(run: Run, config: ModelZoo, problem: Problem, zoo: io.Zoo, judged: 
         title="Model zoo",
         introduction=[
             f"{config.num_networks} networks ({config.network}, hidden "
-            f"{'-'.join(map(str, config.hidden))}, {num_weights} weights) on "
-            f"{len(problem.data.train.targets)} images of {problem.data.name}: {config.num_epochs} epochs of "
+            f"{joined(config.hidden)}, {num_weights} weights) on "
+            f"{problem.target.num_data} images of {problem.data.name}: {config.num_epochs} epochs of "
             f"{config.optimizer} with learning rate {config.learning_rate:g} and minibatches of "
             f"{config.batch_size}. {len(zoo.shards())} shards in {config.precision}.",
         ],
@@ -143,7 +140,7 @@ def _present(run: Run, config: ModelZoo, problem: Problem, zoo: io.Zoo, judged: 
             f"The zoo takes {size / config.num_networks:.0f} bytes a network, {size / 1e6:.1f} MB in all. "
             f"Storage in {config.precision} changes the accuracy of a network by "
             f"{100 * moved.mean():.3f} points on average, {100 * moved.max():.2f} at most. The mean of all "
-            f"predictions is right on {together:.1f} % of {len(problem.data.test.targets)} test images.",
+            f"predictions is right on {together:.1f} % of {len(problem.labels)} test images.",
         ],
     )
     return table
@@ -156,7 +153,7 @@ def _table(judged: dict[str, np.ndarray]) -> Table:
         "training loss of the last epoch, nats": (judged["loss"], 3),
     }
     rows = tuple(
-        Row(name, tuple(Cell(float(of(each))) for of in (np.mean, np.median, np.min, np.max)), decimals)
+        Row.of(name, (np.mean(each), np.median(each), np.min(each), np.max(each)), decimals)
         for name, (each, decimals) in values.items()
     )
     return Table("Networks of the zoo", ("mean", "median", "least", "most"), rows)

@@ -75,8 +75,8 @@ def _nearer_finding(results: Results, reference: str) -> str:
         ]
         parts.append(f"{version}: {'all' if not far else 'all but ' + ', '.join(far)}")
     return (
-        f"Many modes have the smaller MMD² to the {NAMES[reference]} than one: {'; '.join(parts)} of "
-        f"{len(results.methods())} methods."
+        f"Methods whose many modes are nearer to the {NAMES[reference]} than one mode, by MMD², of "
+        f"{len(results.methods())}: {'; '.join(parts)}."
     )
 
 
@@ -90,7 +90,10 @@ def _equal_finding(results: Results, reference: str) -> str:
             if results.discrepancy(reference, entry, version).holds_zero
         ]
         parts.append(f"{version}: {' and '.join(equal) or 'none'}")
-    return f"Not told from the {NAMES[reference]}, zero in the interval of MMD²: {'; '.join(parts)}."
+    return (
+        f"Sets that cannot be told from the {NAMES[reference]}, as the interval of their MMD² holds zero: "
+        f"{'; '.join(parts)}."
+    )
 
 
 def _correlations(results: Results) -> Iterator[str]:
@@ -108,6 +111,7 @@ def _correlations(results: Results) -> Iterator[str]:
         ]
         parts.append(f"{version}: {', '.join(words)}")
     yield (
-        f"Rank correlation of MMD² and predictions over the {len(entries)} versions of methods: "
+        f"Rank correlation of MMD² with predictions over {len(entries)} sets (methods with one mode and with "
+        "many): "
         f"{'; '.join(parts)}."
     )

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from experiments.posterior_quality.problem import Problem
+from experiments.common.problem import Problem
 from symbnn import evaluate, keys, symmetry, tree
 from symbnn.types import Key, Params, Samples
 
@@ -31,25 +31,30 @@ def score(problem: Problem, sets: dict[str, Samples]) -> dict[str, dict[str, jax
     Leaves of the sets have axes (repetition, sample, ...). Scores are times 100, information in 0.01 nats.
     """
     num, key = problem.config.num_bootstrap, keys.named(problem.key, "resampled images")
-    rows = {
-        name: _resampled(keys.named(key, name), len(images), num)
-        for name, images in {"inside": problem.inputs, **problem.outside}.items()
-    }
+    images = all_images(problem)
+    rows = {name: _resampled(keys.named(key, name), len(each), num) for name, each in images.items()}
     found = {}
     for name, repetitions in sets.items():
         each = [
-            _scores(predict(problem, tree.take(repetitions, index)), problem.labels, rows)
+            _scores(_predict(problem, images, tree.take(repetitions, index)), problem.labels, rows)
             for index in range(tree.num_samples(repetitions))
         ]
         found[name] = tree.stack(each)
     return found
 
 
-def predict(problem: Problem, samples: Samples) -> dict[str, dict[str, jax.Array]]:
+def all_images(problem: Problem) -> dict[str, jax.Array]:
+    """Those that are judged as `inside`, and images out of distribution by the name of their source."""
+    return {"inside": problem.inputs} | {name: problem.outside(name) for name in problem.config.outside}
+
+
+def _predict(
+    problem: Problem, images: dict[str, jax.Array], samples: Samples
+) -> dict[str, dict[str, jax.Array]]:
     """Probabilities and mutual information at all images, by where these come from."""
     found = {}
-    for name, images in {"inside": problem.inputs, **problem.outside}.items():
-        uncertainty = evaluate.predict_uncertainty(problem.model.apply, samples, images)
+    for name, each in images.items():
+        uncertainty = evaluate.predict_uncertainty(problem.model.apply, samples, each)
         found[name] = {"probs": uncertainty.probs, "information": uncertainty.epistemic}
     return found
 

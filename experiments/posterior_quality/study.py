@@ -15,24 +15,24 @@ from typing import Any
 import jax
 
 from configs.posterior_quality import METHODS, PosteriorQuality
-from experiments.compact_posterior.convergence import sampler_table
+from experiments.common.problem import Problem
+from experiments.common.sampler_table import sampler_table
 from experiments.harness.present import present
 from experiments.harness.rundir import Run, open_run
 from experiments.harness.tables import Table
-from experiments.posterior_quality import figures, findings, methods, scores, tables
-from experiments.posterior_quality import problem as problems
-from experiments.posterior_quality.problem import Problem
+from experiments.posterior_quality import figures, findings, scores, sets, tables
 from experiments.posterior_quality.results import CHAINS, ENSEMBLE, MANY, NAMES, NETWORKS, ONE, Results
 from symbnn import tree
 from symbnn.types import Samples
 
 SETTINGS = (
     "Symmetries removed: {gauge}, then units sorted by the {key} of their incoming weights (sorted), or "
-    "aligned by weights to one more network that is in no set (aligned). MMD²: unbiased, "
-    "mean over Laplace and Gaussian kernels of 10 bandwidths each. Its p-value takes networks as "
-    "independent, which those of a chain or around few modes are not: it is meant for the deep ensemble. ECE "
-    "and ACE: top label, 15 bins of equal width and of equal mass. MI: mutual information of prediction and "
-    "network."
+    "aligned by weights to one more network that is in no set (aligned). MMD² is the squared maximum mean "
+    "discrepancy of the weights, zero for equal laws: unbiased, mean over Laplace and Gaussian kernels of 10 "
+    "bandwidths each. Its p-value takes networks as independent, which those of a chain or around few modes "
+    "are not: it is meant for the deep ensemble. ECE and ACE: top label, 15 bins of equal width and of equal "
+    "mass. MI: mutual information of prediction and network, the part of the uncertainty on which networks "
+    "disagree."
 )
 
 GAUGES = {
@@ -44,19 +44,20 @@ GAUGES = {
 def run(config: PosteriorQuality, rundir: Path | str) -> Table:
     """All stages of the study; returns the paper's table."""
     with open_run("posterior_quality", config, rundir) as opened:
-        problem, chunks = problems.load(config), opened.directory / "chunks"
-        trained = opened.stage("trained", lambda: methods.train(problem, chunks / "trained"))
-        sets = _draw_sets(opened, problem, trained["ensemble"])
+        problem = sets.load_problem(config)
+        trained = opened.stage("trained", lambda: sets.train(problem, opened))
+        drawn = _draw_sets(opened, problem, trained["ensemble"])
         references = {NETWORKS: trained["reference"]}
         sampler = []
         if config.hmc.num_reference_chains:
-            sampled = opened.stage("chains", lambda: methods.sample_reference(problem, chunks / "chains"))
-            references[CHAINS], sets[CHAINS] = sampled["samples"], _one_repetition(sampled["samples"])
-            sampler.append(sampler_table(sampled["diagnostics"]))
+            sampled = opened.stage("chains", lambda: sets.sample_reference(problem, opened))
+            references[CHAINS] = sampled.posterior.samples
+            drawn[CHAINS] = _one_repetition(sampled.posterior.samples)
+            sampler.append(sampler_table(sampled.diagnostics))
         discrepancies = opened.stage(
-            "discrepancies", partial(scores.compare, problem, sets, references, trained["anchor"])
+            "discrepancies", partial(scores.compare, problem, drawn, references, trained["anchor"])
         )
-        judged = {**sets, NETWORKS: _one_repetition(trained["reference"])}
+        judged = {**drawn, NETWORKS: _one_repetition(trained["reference"])}
         found = opened.stage("scores", partial(scores.score, problem, judged))
         return _present(opened, problem, found, discrepancies, sampler)
 
@@ -64,11 +65,11 @@ def run(config: PosteriorQuality, rundir: Path | str) -> Table:
 def _draw_sets(run: Run, problem: Problem, ensemble: Samples) -> dict[str, Samples]:
     """Every method's networks by entry, with a leading axis of repetitions."""
     modes = tree.take(ensemble, slice(0, problem.config.num_modes))
-    sets = {}
+    drawn = {}
     for name in problem.config.methods:
-        drawn = run.stage(name, partial(methods.fit, problem, name, modes))
-        sets[f"{name}_{ONE}"], sets[f"{name}_{MANY}"] = drawn["one"], _one_repetition(drawn["many"])
-    return {**sets, ENSEMBLE: _one_repetition(ensemble)}
+        found = run.stage(name, partial(sets.fit, problem, name, modes))
+        drawn[f"{name}_{ONE}"], drawn[f"{name}_{MANY}"] = found["one"], _one_repetition(found["many"])
+    return {**drawn, ENSEMBLE: _one_repetition(ensemble)}
 
 
 def _one_repetition(samples: Samples) -> Samples:
@@ -116,8 +117,8 @@ def _introduction(problem: Problem) -> list[str]:
     ]
     if left_out and problem.has_batch_statistics:
         sentences.append(
-            f"Left out: {', '.join(left_out)}; a batch statistic is no likelihood, so a network with batch "
-            "normalisation has no log-density for them."
+            f"Left out: {', '.join(left_out)}. They need a likelihood of every example, which a network with "
+            "batch normalisation does not have."
         )
     elif left_out:
         sentences.append(f"Left out for their cost: {', '.join(left_out)}.")

@@ -57,11 +57,7 @@ def _outside_table(results: Results) -> Table:
 def _gain_table(results: Results) -> Table:
     names = ("accuracy", "brier", "nll", "ece")
     rows = tuple(
-        Row(
-            NAMES[method],
-            tuple(Cell(end) for name in names for end in results.gain(method, name)),
-            2,
-        )
+        Row.of(NAMES[method], (end for name in names for end in results.gain(method, name)), 2)
         for method in results.methods()
     )
     heads = tuple(f"{HEADS[name]}{end}" for name in names for end in ("", ", low", ", high"))
@@ -71,15 +67,15 @@ def _gain_table(results: Results) -> Table:
 def _discrepancy_table(results: Results, reference: str) -> Table:
     rows = []
     for entry in results.compared(reference):
-        cells = [
-            Cell(value)
+        numbers = [
+            number
             for version in VERSIONS
-            for value in (
+            for number in (
                 *results.discrepancy(reference, entry, version),
                 results.p_value(reference, entry, version),
             )
         ]
-        rows.append(Row(results.label(entry), tuple(cells), 3))
+        rows.append(Row.of(results.label(entry), numbers, 3))
     heads = tuple(
         f"{version}{end}" for version in VERSIONS for end in ("", ", low", ", high", ", p of equal laws")
     )

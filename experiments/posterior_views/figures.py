@@ -8,29 +8,17 @@ from matplotlib.figure import Figure
 from experiments.harness.style import BLUE, GREY, RED, new_figure
 
 
-def projections(states: Mapping[str, tuple[np.ndarray, float]]) -> Figure:
-    """Coordinates of every network in its state's principal directions, on one common scale."""
+def clouds(states: Mapping[str, np.ndarray], axes: Sequence[str]) -> Figure:
+    """Two coordinates of every network, `(networks, 2)`, on one common scale; a panel for each title."""
     figure, panels = new_figure(len(states), width=3.6, height=3.6)
-    reach = 1.05 * max(np.abs(places).max() for places, _ in states.values())
-    for panel, (name, (places, share)) in zip(panels, states.items(), strict=True):
-        panel.plot(*places.T, ".", color=BLUE, markersize=4, alpha=0.6, markeredgewidth=0)
-        panel.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", xlabel="first direction")
-        panel.set_title(f"{name}\n{100 * share:.0f} % of the variance", fontsize="medium")
-    panels[0].set_ylabel("second direction")
-    return figure
-
-
-def pairs(states: Mapping[str, np.ndarray], names: Sequence[str]) -> Figure:
-    """Two weights of every network, `(networks, 2)`, on one common scale."""
-    figure, panels = new_figure(len(states), width=3.6, height=3.6)
-    reach = 1.05 * max(np.abs(values).max() for values in states.values())
-    for panel, (name, values) in zip(panels, states.items(), strict=True):
+    reach = 1.05 * max(np.abs(places).max() for places in states.values())
+    for panel, (title, places) in zip(panels, states.items(), strict=True):
         panel.axhline(0, color=GREY, linewidth=0.5)
         panel.axvline(0, color=GREY, linewidth=0.5)
-        panel.plot(*values.T, ".", color=BLUE, markersize=4, alpha=0.6, markeredgewidth=0)
-        panel.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", xlabel=names[0])
-        panel.set_title(name, fontsize="medium")
-    panels[0].set_ylabel(names[1])
+        panel.plot(*places.T, ".", color=BLUE, markersize=4, alpha=0.6, markeredgewidth=0)
+        panel.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", xlabel=axes[0])
+        panel.set_title(title, fontsize="medium")
+    panels[0].set_ylabel(axes[1])
     return figure
 
 

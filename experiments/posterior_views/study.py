@@ -15,10 +15,10 @@ import numpy as np
 
 from configs.posterior_views import PosteriorViews
 from experiments.common import methods
-from experiments.common.methods import Problem
+from experiments.common.problem import Problem, perceptron
 from experiments.harness.present import present
 from experiments.harness.rundir import Run, open_run
-from experiments.harness.tables import Cell, Row, Table
+from experiments.harness.tables import Row, Table
 from experiments.posterior_views import figures
 from symbnn import symmetry, tree
 from symbnn.types import Params, Samples
@@ -32,8 +32,8 @@ REACH = (-0.25, 1.25)
 def run(config: PosteriorViews, rundir: Path | str) -> Table:
     """All stages of the study; returns the table."""
     with open_run("posterior_views", config, rundir) as opened:
-        problem = Problem(config)
-        networks = opened.stage("ensemble", lambda: methods.train_ensemble(problem))["samples"]
+        problem = perceptron(config, prior_scale=config.inference.prior_scale)
+        networks = opened.stage("ensemble", lambda: methods.train_ensemble(problem)).posterior.samples
         states = opened.stage("states", lambda: _states(problem, networks))
         surfaces = opened.stage(
             "surfaces", lambda: {name: _surface(problem, config, states[name]) for name in STATES}
@@ -44,14 +44,14 @@ def run(config: PosteriorViews, rundir: Path | str) -> Table:
 def _states(problem: Problem, networks: Samples) -> dict[str, Samples]:
     spec = problem.model.spec
     balanced = jax.vmap(lambda params: symmetry.balance(spec, params).params)(networks)
-    aligned = symmetry.align(spec, balanced, reference="mean").samples
-    return {TRAINED: networks, BALANCED: balanced, ALIGNED: aligned}
+    to_mean = symmetry.align(spec, balanced, reference="mean").samples
+    return {TRAINED: networks, BALANCED: balanced, ALIGNED: to_mean}
 
 
 def _surface(problem: Problem, config: PosteriorViews, networks: Samples) -> jax.Array:
     """Mean negative log-likelihood on a grid of the plane, `(grid, grid)`: rows are the second coordinate."""
     inputs, targets = (jnp.asarray(part[: config.num_inputs]) for part in problem.data.train)
-    return _plane_losses(
+    return plane_losses(
         problem.model.apply,
         problem.target.likelihood.log_prob,
         tree.take(networks, slice(0, 3)),
@@ -62,9 +62,11 @@ def _surface(problem: Problem, config: PosteriorViews, networks: Samples) -> jax
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _plane_losses(
+def plane_losses(
     apply: Any, log_prob: Any, corners: Samples, ticks: jax.Array, inputs: jax.Array, targets: jax.Array
 ) -> jax.Array:
+    """Losses at `(tick, tick)` of the plane through three stacked networks."""
+
     def loss(place: jax.Array) -> jax.Array:
         shares = jnp.array([1 - place[0] - place[1], place[0], place[1]])
         params = jax.tree.map(lambda leaf: jnp.tensordot(shares, leaf, axes=1), corners)
@@ -97,28 +99,26 @@ def _present(run: Run, problem: Problem, config: PosteriorViews, states: Any, su
     table = _table(problem, states, weights, projected)
     names = _weight_names(tree.take(states[TRAINED], 0))
     ticks = np.linspace(*REACH, config.grid)
-    sizes = (*problem.data.input_shape, *config.model.hidden, problem.data.num_classes)
+    places = {
+        f"{name}\n{100 * share:.0f} % of the variance": found for name, (found, share) in projected.items()
+    }
+    pairs = {name: weights[name][:, pair] for name in STATES}
     present(
         run,
         title="A posterior in pictures",
         introduction=[
-            f"{config.data.name}: {config.ensemble.num_members} networks {'-'.join(map(str, sizes))}, "
+            f"{config.data.name}: {config.ensemble.num_members} networks {problem.sizes}, "
             f"trained independently for {config.ensemble.num_epochs} epochs; every state computes the same "
             "functions."
         ],
         tables=[table],
         figures=[
             (
-                run.figure("projections", figures.projections(projected)),
+                run.figure("projections", figures.clouds(places, ("first direction", "second direction"))),
                 "Networks in the two principal directions of each state",
             ),
             (
-                run.figure(
-                    "pairs",
-                    figures.pairs(
-                        {name: weights[name][:, pair] for name in STATES}, [names[i] for i in pair]
-                    ),
-                ),
+                run.figure("pairs", figures.clouds(pairs, [names[index] for index in pair])),
                 "Two weights of every network, the clearest ones after alignment",
             ),
             (
@@ -146,10 +146,10 @@ def _table(problem: Problem, states: Any, weights: Any, projected: Any) -> Table
     means = [jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), states[name]) for name in STATES]
     of_three = [jax.tree.map(lambda leaf: jnp.mean(leaf[:3], axis=0), states[name]) for name in STATES]
     rows = (
-        Row("variance of all weights", tuple(Cell(float(weights[n].var(axis=0).sum())) for n in STATES), 2),
-        Row("share of two principal directions", tuple(Cell(projected[n][1]) for n in STATES), 3),
-        Row("accuracy of the mean of three networks", tuple(Cell(accuracy(p)) for p in of_three), 3),
-        Row("accuracy of the mean of all networks", tuple(Cell(accuracy(p)) for p in means), 3),
+        Row.of("variance of all weights", (weights[name].var(axis=0).sum() for name in STATES), 2),
+        Row.of("share of two principal directions", (projected[name][1] for name in STATES), 3),
+        Row.of("accuracy of the mean of three networks", map(accuracy, of_three), 3),
+        Row.of("accuracy of the mean of all networks", map(accuracy, means), 3),
     )
     return Table("What symmetry removal leaves of the spread", STATES, rows)
 
@@ -158,7 +158,7 @@ def _finding(table: Table) -> str:
     variance, _, _, mean = (row.cells for row in table.rows)
     left = float(variance[2].value or 0) / float(variance[0].value or 1)
     return (
-        f"Without symmetries {100 * left:.0f} % of the variance is left; the mean of all networks is right "
-        f"on {mean[0].value:.3f} of the test images as trained, on {mean[2].value:.3f} without "
-        "scales and labels."
+        f"Without scales and labels {100 * left:.0f} % of the variance of the weights is left. One network "
+        f"with the mean weights of all is right on {mean[0].value:.3f} of the test images as trained, and on "
+        f"{mean[2].value:.3f} without scales and labels."
     )

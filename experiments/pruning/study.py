@@ -8,6 +8,7 @@ Bamler (2023).
 """
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,8 @@ import numpy as np
 
 from configs.pruning import Pruning
 from experiments.common import methods, weight_ranking
-from experiments.common import problem as problems
-from experiments.common.methods import Problem
+from experiments.common.figures import pruning_panels
+from experiments.common.problem import Problem, perceptron
 from experiments.common.weight_ranking import (
     ALIGNED,
     LEVELS,
@@ -29,10 +30,11 @@ from experiments.common.weight_ranking import (
     Labelled,
 )
 from experiments.harness.present import present
-from experiments.harness.rundir import Run, borrowed_stage, open_run
-from experiments.harness.tables import Cell, Row, Table
-from experiments.pruning import figures
+from experiments.harness.rundir import Run, open_run
+from experiments.harness.tables import Row, Table
 from symbnn import compact, keys, symmetry, tree
+from symbnn.inference import Fit
+from symbnn.posteriors import DiagonalGaussian
 from symbnn.types import Samples
 
 # The levels that the comparison of rankings is about: at 100 % all are equal, below 10 % none is of use.
@@ -49,47 +51,45 @@ PAPER = (
 def run(config: Pruning, rundir: Path | str) -> Table:
     """All stages of the study; returns the table of the mean network."""
     with open_run("pruning", config, rundir) as opened:
-        problem = Problem(config)
+        problem = perceptron(config, prior_scale=config.inference.prior_scale)
 
-        def posterior(name: str, make: Callable[[], Any]) -> Any:
-            lender = config.posteriors
-            if lender is not None:
-                return opened.stage(name, lambda: borrowed_stage(lender, "compact_posterior", config, name))
-            return opened.stage(name, make)
+        def posterior(name: str, make: Callable[[], Fit]) -> Any:
+            if config.posteriors is not None:
+                return opened.borrow(name, config.posteriors, "compact_posterior", config).posterior
+            return opened.stage(name, make).posterior
 
-        hmc = posterior("hmc", lambda: methods.sample(problem, opened.directory / "chunks"))
-        ensemble = posterior("ensemble", lambda: methods.train_ensemble(problem))
+        hmc = posterior("hmc", lambda: methods.sample(problem, opened)).samples
+        ensemble = posterior("ensemble", lambda: methods.train_ensemble(problem)).samples
         variational = posterior("variational", lambda: methods.fit_variational(problem))
-        aligned = opened.stage(
-            "aligned", lambda: _align(problem, hmc["samples"], ensemble["samples"], variational)
-        )
+        # The paper's labels, and those of the mean, which is found together with the alignment.
+        relabel = partial(_relabel, problem, hmc, ensemble, variational)
+        matching = config.compact.matching
+        to_first = opened.stage("to_first", lambda: relabel(reference=0, method=matching))
+        to_mean = opened.stage("to_mean", lambda: relabel(reference="mean", method="weights"))
         curves = opened.stage(
             "curves",
             lambda: {
-                labels: _prune(config, problem, hmc["samples"], ensemble["samples"], aligned[labels])
-                for labels in (FIRST, MEAN)
+                labels: _prune(config, problem, hmc, ensemble, relabelled)
+                for labels, relabelled in ((FIRST, to_first), (MEAN, to_mean))
             },
         )
         return _present(opened, problem, curves)
 
 
-def _align(problem: Problem, hmc: Samples, ensemble: Samples, variational: Any) -> dict[str, Any]:
-    """Everything in common labels: the paper's, and those of the mean found together with the alignment."""
-    matching = problem.config.compact.matching
-    return {
-        FIRST: _relabel(problem, hmc, ensemble, variational, reference=0, method=matching),
-        MEAN: _relabel(problem, hmc, ensemble, variational, reference="mean", method="weights"),
-    }
-
-
 def _relabel(
-    problem: Problem, hmc: Samples, ensemble: Samples, variational: Any, *, reference: int | str, method: str
+    problem: Problem,
+    hmc: Samples,
+    ensemble: Samples,
+    variational: DiagonalGaussian,
+    *,
+    reference: int | str,
+    method: str,
 ) -> dict[str, Any]:
     """HMC samples matched to the reference, ensemble and VI to what the HMC samples were matched to."""
-    found = problems.align(problem, hmc, reference=reference, method=method)
-    others = tree.concatenate([ensemble, tree.stack([variational["mean"]])])
-    matched = problems.align(problem, others, reference=found.reference, method=method)
-    moved = symmetry.act(problem.model.spec, tree.take(matched.elements, -1), variational["std"])
+    found = problem.align(hmc, reference=reference, method=method)
+    others = tree.concatenate([ensemble, tree.stack([variational.mean])])
+    matched = problem.align(others, reference=found.reference, method=method)
+    moved = symmetry.act(problem.model.spec, tree.take(matched.elements, -1), variational.std)
     return {
         "hmc": found.samples,
         "ensemble": tree.take(matched.samples, slice(0, -1)),
@@ -99,10 +99,10 @@ def _relabel(
 
 
 def _prune(
-    config: Pruning, problem: Problem, hmc: Samples, ensemble: Samples, aligned: Any
+    config: Pruning, problem: Problem, hmc: Samples, ensemble: Samples, relabelled: dict[str, Any]
 ) -> dict[str, Any]:
     """Accuracy by kind of network and ranking, arrays (network, level)."""
-    posterior = compact.gaussian(aligned["hmc"])
+    posterior = compact.gaussian(relabelled["hmc"])
     count = tree.num_samples(hmc)
     chosen = np.linspace(0, count - 1, min(config.num_networks, count)).round().astype(int)
     mean = tree.stack([posterior.mean])
@@ -111,15 +111,15 @@ def _prune(
         (
             # The mean of aligned samples has no other labels than theirs.
             Labelled(mean, mean),
-            Labelled(tree.take(aligned["hmc"], chosen), tree.take(hmc, chosen)),
-            Labelled(aligned["ensemble"], ensemble),
+            Labelled(tree.take(relabelled["hmc"], chosen), tree.take(hmc, chosen)),
+            Labelled(relabelled["ensemble"], ensemble),
         )
     )
     stds = {
         ALIGNED: posterior.std,
         RAW: compact.gaussian(hmc).std,
-        "ensemble σ, aligned": compact.gaussian(aligned["ensemble"]).std,
-        "VI σ": aligned["variational_std"],
+        "ensemble σ, aligned": compact.gaussian(relabelled["ensemble"]).std,
+        "VI σ": relabelled["variational_std"],
     }
     key = keys.named(problem.key, "random ranking")
     return {
@@ -132,7 +132,7 @@ def _prune(
 
 def _present(run: Run, problem: Problem, curves: Any) -> Table:
     tables = [_table(labels, name, curves[labels][name]) for labels in (FIRST, MEAN) for name in NETWORKS]
-    drawn = figures.pruning_panels(
+    drawn = pruning_panels(
         LEVELS,
         {
             f"{name}, aligned to {labels}": {ranking: curves[labels][name][ranking] for ranking in RANKINGS}
@@ -142,20 +142,21 @@ def _present(run: Run, problem: Problem, curves: Any) -> Table:
         columns=len(NETWORKS),
     )
     config = problem.config
-    sizes = (*problem.data.input_shape, *config.model.hidden, problem.data.num_classes)
     one, many = curves[FIRST][NETWORKS[0]][RANDOM], curves[FIRST][NETWORKS[1]][ALIGNED]
     present(
         run,
         title="Pruning",
         introduction=[
-            f"{config.data.name}: {len(problem.data.train.targets)} training and {len(problem.labels)} test "
-            f"images; network {'-'.join(map(str, sizes))}. "
+            f"{config.data.name}: {problem.target.num_data} training and {len(problem.labels)} test "
+            f"images; network {problem.sizes}. "
             f"HMC: {config.inference.num_chains} chains of {config.inference.num_samples} draws; ensemble: "
             f"{config.ensemble.num_members} networks. Labels: {FIRST}, matched by {config.compact.matching} "
             f"(the paper's recipe), or {MEAN} of the HMC samples, found with the alignment by weights.",
-            f"Test accuracy of what is left, weights ranked over all layers; a mean over {len(many)} HMC "
-            f"samples, all ensemble members, and, for the mean network, {len(one)} random rankings. Raw σ "
-            "ranks HMC samples and members in the labels they came with.",
+            "Weights are ranked over all layers, by σ (the standard deviation of a weight under a posterior, "
+            "lowest kept first), magnitude, signal-to-noise (magnitude over σ) or chance. Numbers are the "
+            f"test accuracy of what is left, a mean over {len(many)} HMC samples, over all ensemble members, "
+            f"and, for the mean network, over {len(one)} random rankings. Raw σ ranks HMC samples and "
+            "members in the labels they came with.",
         ],
         tables=tables,
         figures=[(run.figure("pruning", drawn), "Accuracy against the share of weights kept")],
@@ -168,10 +169,7 @@ def _present(run: Run, problem: Problem, curves: Any) -> Table:
 
 
 def _table(labels: str, name: str, curves: dict[str, np.ndarray]) -> Table:
-    rows = tuple(
-        Row(ranking, tuple(Cell(float(value)) for value in curves[ranking].mean(0)), 3)
-        for ranking in RANKINGS
-    )
+    rows = tuple(Row.of(ranking, curves[ranking].mean(0), 3) for ranking in RANKINGS)
     title = f"Accuracy by share of weights kept: {name}, aligned to {labels}"
     return Table(title, tuple(f"{100 * kept:g} %" for kept in LEVELS), rows)
 
@@ -183,6 +181,6 @@ def _finding(labels: str, name: str, curves: dict[str, np.ndarray]) -> str:
     stronger = (mean[MAGNITUDE] > mean[ALIGNED]).sum()
     return (
         f"{name[0].upper()}{name[1:]}, aligned to {labels}: of the {COMPARED.sum()} levels from 90 to 10 %, "
-        f"aligned σ is above raw σ at {above_raw} and above chance at {above_chance}; magnitude is the "
-        f"stronger baseline, above aligned σ, at {stronger}."
+        f"ranking by aligned σ keeps more accuracy than raw σ at {above_raw} and more than chance at "
+        f"{above_chance}; ranking by magnitude keeps more than aligned σ at {stronger}."
     )

@@ -1,7 +1,7 @@
 """Scaling symmetry: how far training with weight decay stays above the least mass, and why.
 
 All rescalings of a ReLU network compute the same function, and one of them has the least squared norm
-(mass). Weight decay pulls towards it, but only at the rate 2μ of `scaling_law`, so a network is trained long
+(mass). Weight decay pulls towards it, but only at the rate 2μ of `law`, so a network is trained long
 before it is balanced. With batch normalisation there is no least mass at all: weights in front of the
 normalisation shrink for nothing. Laurent, Aldea, Franchi (2024), with the sweep over optimisers and weight
 decays that its reviewers asked for.
@@ -15,15 +15,21 @@ import jax.numpy as jnp
 import numpy as np
 
 from configs.scaling_symmetry import ScalingSymmetry
-from experiments.common import problem as problems
-from experiments.common.problem import Problem
-from experiments.harness import progress
+from experiments.common import methods
+from experiments.common.problem import Problem, joined, load
 from experiments.harness.present import present
 from experiments.harness.rundir import Run, open_run
 from experiments.harness.tables import Cell, Row, Table
 from experiments.scaling_symmetry import figures
-from experiments.scaling_symmetry import law as scaling_law
-from symbnn import density, inference, keys, symmetry, tree
+from experiments.scaling_symmetry.law import (
+    imbalance,
+    left_by_law,
+    normalised_network,
+    orbit,
+    share_left,
+    sweep,
+)
+from symbnn import density, keys, symmetry, tree
 from symbnn.types import Params, Samples
 
 PLAIN, NORMALISED = "ReLU network", "with batch normalisation"
@@ -36,7 +42,7 @@ PAPER = (
 def run(config: ScalingSymmetry, rundir: Path | str) -> Table:
     """All stages of the study; returns the table of masses."""
     with open_run("scaling_symmetry", config, rundir) as opened:
-        problem = problems.load(config)
+        problem = load(config, config.network, hidden=config.hidden)
         networks = opened.stage("networks", lambda: _train(config, problem))
         masses = opened.stage("masses", lambda: _masses(problem, networks))
         law = opened.stage("law", lambda: _law(config, problem))
@@ -51,25 +57,21 @@ def _train(config: ScalingSymmetry, problem: Problem) -> dict[str, Samples]:
     starts = jax.jit(jax.vmap(problem.model.init))(
         keys.indexed(keys.named(problem.key, "starts"), 0, settings.num_networks)
     )
-    with progress.show() as show:
-        method = inference.ensemble(
-            num_members=settings.num_networks,
-            epochs=settings.num_epochs,
-            batch_size=settings.batch_size,
-            optimizer=settings.optimizer,
-            learning_rate=settings.learning_rate,
-            momentum=settings.momentum,
-            initial=starts,
-            progress=show,
-        )
-        target = density.target(problem.model, train, prior=density.gaussian_prior(float(scale)))
-        fit = method(keys.named(problem.key, "training"), target)
+    fit = methods.ensemble(
+        keys.named(problem.key, "training"),
+        density.target(problem.model, train, prior=density.gaussian_prior(float(scale))),
+        settings,
+        num_members=settings.num_networks,
+        optimizer=settings.optimizer,
+        momentum=settings.momentum,
+        initial=starts,
+    )
     return {"starts": starts, "ends": fit.posterior.samples}
 
 
 def _masses(problem: Problem, networks: dict[str, Samples]) -> dict[str, jax.Array]:
     """Mass, its minimum over rescalings, how well that was found, test accuracy, and imbalance left."""
-    spec, test = problem.model.spec, problem.data.test
+    spec = problem.model.spec
 
     def least(params: Params) -> dict[str, jax.Array]:
         found = symmetry.balance(spec, params)
@@ -80,17 +82,17 @@ def _masses(problem: Problem, networks: dict[str, Samples]) -> dict[str, jax.Arr
             "dead": jnp.sum(jnp.stack(list(found.dead_units.values()))),
         }
 
-    inputs, labels = jnp.asarray(test.inputs), jnp.asarray(test.targets)
     accuracy = jax.jit(
         lambda samples: jax.lax.map(
-            lambda params: jnp.mean(problem.model.apply(params, inputs).argmax(-1) == labels), samples
+            lambda params: jnp.mean(problem.model.apply(params, problem.inputs).argmax(-1) == problem.labels),
+            samples,
         )
     )(networks["ends"])
-    before, after = (scaling_law.imbalance(spec, networks[name]) for name in ("starts", "ends"))
+    before, after = (imbalance(spec, networks[name]) for name in ("starts", "ends"))
     return {
         **jax.jit(jax.vmap(least))(networks["ends"]),
         "accuracy": accuracy,
-        "left": scaling_law.share_left(before, after),
+        "left": share_left(before, after),
     }
 
 
@@ -105,9 +107,7 @@ def _law(config: ScalingSymmetry, problem: Problem) -> dict[str, jax.Array]:
     if law.batch_size < num_images:
         regimes["minibatches"] = law.batch_size
     return {
-        f"{optimizer}, {words}": scaling_law.sweep(
-            key, problem.model, batch, law, optimizer=optimizer, batch_size=size
-        )
+        f"{optimizer}, {words}": sweep(key, problem.model, batch, law, optimizer=optimizer, batch_size=size)
         for optimizer in law.optimizers
         for words, size in regimes.items()
     }
@@ -115,15 +115,15 @@ def _law(config: ScalingSymmetry, problem: Problem) -> dict[str, jax.Array]:
 
 def _orbits(problem: Problem, ends: Samples) -> dict[str, Any]:
     """Mass along an orbit that scales all units alike, in a net with and one without a minimum."""
-    inputs = jnp.asarray(problem.data.test.inputs)
-    apply, params, spec = scaling_law.normalised_network(
+    inputs = problem.inputs
+    apply, params, spec = normalised_network(
         keys.named(problem.key, "normalised"), inputs, hidden=16, num_outputs=10
     )
     scales = jnp.geomspace(1 / 16, 16, 41)
     return {
-        PLAIN: scaling_law.orbit(problem.model.apply, problem.model.spec, tree.take(ends, 0), scales, inputs),
+        PLAIN: orbit(problem.model.apply, problem.model.spec, tree.take(ends, 0), scales, inputs),
         # Its first scale is that of the weights in front of the normalisation.
-        NORMALISED: scaling_law.orbit(apply, spec, params, scales, inputs),
+        NORMALISED: orbit(apply, spec, params, scales, inputs),
         "scales": scales,
     }
 
@@ -150,8 +150,8 @@ def _present(
         title="Scaling symmetry",
         introduction=[
             f"{settings.num_networks} networks ({config.network}, hidden "
-            f"{'-'.join(map(str, config.hidden))}, {tree.num_weights(_shapes(problem))} weights) on "
-            f"{len(problem.data.train.targets)} images of {problem.data.name}: {settings.num_epochs} epochs "
+            f"{joined(config.hidden)}, {tree.num_weights(problem.shapes)} weights) on "
+            f"{problem.target.num_data} images of {problem.data.name}: {settings.num_epochs} epochs "
             f"of {settings.optimizer} with learning rate {settings.learning_rate:g}, minibatches of "
             f"{settings.batch_size} and weight decay {settings.weight_decay:g}. Mass: the squared norm of "
             "all weights and biases. Imbalance of a unit: squared incoming minus squared outgoing weights; "
@@ -164,22 +164,18 @@ def _present(
     return tables[0]
 
 
-def _shapes(problem: Problem) -> Any:
-    return jax.eval_shape(problem.model.init, problem.key)
-
-
 def _predicted(config: ScalingSymmetry) -> np.ndarray:
     """Share left by the law, (learning rate, weight decay, 1); the rates are already η/(1 − momentum)."""
     law = config.law
     rates, decays = np.array(law.learning_rates)[:, None, None], np.array(law.weight_decays)[None, :, None]
-    return np.asarray(scaling_law.left_by_law(decays, rates, law.num_steps))
+    return np.asarray(left_by_law(decays, rates, law.num_steps))
 
 
 def _mass_table(config: ScalingSymmetry, problem: Problem, masses: dict[str, np.ndarray]) -> Table:
     settings, over = config.networks, masses["mass"] - masses["minimum"]
-    steps = settings.num_epochs * (len(problem.data.train.targets) // settings.batch_size)
+    steps = settings.num_epochs * (problem.target.num_data // settings.batch_size)
     momentum = settings.momentum if settings.optimizer in ("momentum", "nesterov") else 0.0
-    expected = scaling_law.left_by_law(settings.weight_decay, settings.learning_rate, steps, momentum)
+    expected = left_by_law(settings.weight_decay, settings.learning_rate, steps, momentum)
     values = {
         "mass at convergence": (masses["mass"], 2),
         "least mass over rescalings": (masses["minimum"], 2),
@@ -192,7 +188,7 @@ def _mass_table(config: ScalingSymmetry, problem: Problem, masses: dict[str, np.
         "largest |in − out| / (in + out) at the minimum, 10⁻⁹": (1e9 * masses["residual"], 3),
     }
     rows = tuple(
-        Row(name, tuple(Cell(float(of(each))) for of in (np.mean, np.min, np.max)), decimals)
+        Row.of(name, (np.mean(each), np.min(each), np.max(each)), decimals)
         for name, (each, decimals) in values.items()
     )
     return Table("Networks trained with weight decay", ("mean", "least", "most"), rows)
@@ -227,14 +223,11 @@ def _worst_exponent(predicted: np.ndarray, measured: np.ndarray) -> float | None
 
 def _orbit_table(orbits: Any) -> Table:
     masses = [np.asarray(orbits[name]["mass"]) for name in (PLAIN, NORMALISED)]
+    changes = [orbits[name]["change"] for name in (PLAIN, NORMALISED)]
     rows = (
-        Row("scale of least mass", tuple(Cell(float(orbits["scales"][each.argmin()])) for each in masses), 3),
-        Row("least mass, share of that of scale 1", tuple(Cell(float(m.min() / m[20])) for m in masses), 3),
-        Row(
-            "largest change of a logit, 10⁻⁶",
-            tuple(Cell(1e6 * float(orbits[n]["change"])) for n in (PLAIN, NORMALISED)),
-            2,
-        ),
+        Row.of("scale of least mass", (orbits["scales"][each.argmin()] for each in masses), 3),
+        Row.of("least mass, share of that of scale 1", (each.min() / each[20] for each in masses), 3),
+        Row.of("largest change of a logit, 10⁻⁶", (1e6 * float(c) for c in changes), 2),
     )
     return Table("Mass when all hidden units are scaled alike, from 1/16 to 16", (PLAIN, NORMALISED), rows)
 
@@ -242,18 +235,43 @@ def _orbit_table(orbits: Any) -> Table:
 def _findings(masses: Any, left: Any, orbits: Any) -> list[str]:
     above = int(np.sum(masses["mass"] > masses["minimum"]))
     excess = 100 * (masses["mass"] / masses["minimum"] - 1)
-    full = {name: pair for name, pair in left.items() if "full" in name and "adam" not in name}
-    share = max((100 * _worst_share(*pair) for pair in full.values()), default=np.nan)
-    exponent = max((100 * (_worst_exponent(*pair) or np.inf) for pair in full.values()), default=np.nan)
-    scales, normalised = np.asarray(orbits["scales"]), np.asarray(orbits[NORMALISED]["mass"])
     return [
         f"{above} of {len(excess)} networks lie strictly above their minimum, by {excess.min():.1f} to "
         f"{excess.max():.1f} % of it (median {np.median(excess):.1f} %).",
-        f"On full batches of gradient descent, with momentum or without, the share of the imbalance left is "
-        f"within {share:.1f} % of the law, its exponent within {exponent:.1f} % (worst where weight decay is "
-        "weakest and steps of finite size move the imbalance more than decay does). Adam does not follow the "
-        "law, as its steps are not along the gradient.",
-        f"With batch normalisation the mass falls as far as it is followed (least at scale "
-        f"{scales[normalised.argmin()]:.3f}, the smallest tried is {scales[0]:.3f}): there is no minimum, "
-        "and `balance` refuses such a network.",
+        *law_findings(left),
+        orbit_finding(np.asarray(orbits["scales"]), np.asarray(orbits[NORMALISED]["mass"])),
     ]
+
+
+def law_findings(left: dict[str, tuple[np.ndarray, np.ndarray]]) -> list[str]:
+    """How well the law holds on full batches, for every optimiser that was tried."""
+    said = []
+    for name, pair in left.items():
+        if "full" not in name:
+            continue
+        exponent = _worst_exponent(*pair)
+        rest = (
+            "and some imbalances changed their sign, which no exponent gives"
+            if exponent is None
+            else f"and its exponent by at most {100 * exponent:.1f} %"
+        )
+        adam = " Adam's steps are not along the gradient, so the law does not apply." * name.startswith(
+            "adam"
+        )
+        said.append(
+            f"With {name.replace(', full batch', '')} on full batches, the share of the imbalance left "
+            f"differs from the law by at most {100 * _worst_share(*pair):.1f} %, {rest}.{adam}"
+        )
+    return said
+
+
+def orbit_finding(scales: np.ndarray, masses: np.ndarray) -> str:
+    """Whether the mass has a minimum among the scales that were tried."""
+    least = scales[masses.argmin()]
+    start = f"With batch normalisation the mass is least at scale {least:.3f}"
+    if least > scales[0]:
+        return f"{start}; scales from {scales[0]:.3f} were tried."
+    return (
+        f"{start}, the smallest that was tried: it falls as far as it is followed. Such a network has no "
+        "least mass, and `symmetry.balance` refuses it."
+    )

@@ -15,12 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from configs.toy_posterior import ToyPosterior
-from experiments.harness import progress
+from experiments.common import methods
 from experiments.harness.present import present
 from experiments.harness.rundir import Run, open_run
-from experiments.harness.tables import Cell, Row, Table
+from experiments.harness.tables import Row, Table
 from experiments.toy_posterior import figures
-from symbnn import data, density, inference, keys, models, symmetry, tree
+from symbnn import data, density, keys, models, symmetry, tree
 from symbnn.types import Params, Samples
 
 TRAINED, RESCALED, SORTED = "as trained", "scaling removed", "scaling and permutation removed"
@@ -53,19 +53,15 @@ def two_clouds(config: ToyPosterior) -> data.Split:
 
 def _train(config: ToyPosterior, model: models.Model, points: data.Split) -> dict[str, Any]:
     """All networks, and the mean loss of each in the last epoch."""
-    with progress.show() as show:
-        method = inference.ensemble(
-            num_members=config.num_networks,
-            epochs=config.num_epochs,
-            batch_size=config.batch_size,
-            optimizer="sgd",
-            learning_rate=config.learning_rate,
-            objective="mle",
-            members_per_block=config.members_per_block,
-            progress=show,
-        )
-        target = density.target(model, points, likelihood=density.bernoulli())
-        fit = method(keys.named(jax.random.key(config.seed), "training"), target)
+    fit = methods.ensemble(
+        keys.named(jax.random.key(config.seed), "training"),
+        density.target(model, points, likelihood=density.bernoulli()),
+        config,
+        num_members=config.num_networks,
+        optimizer="sgd",
+        objective="mle",
+        members_per_block=config.members_per_block,
+    )
     return {"samples": fit.posterior.samples, "loss": fit.diagnostics["loss"][:, -1]}
 
 
@@ -118,7 +114,7 @@ def _present(run: Run, config: ToyPosterior, num_kept: int, moved: Any) -> Table
         ],
         tables=[table],
         figures=[(run.figure("last_layer", drawn), "The two weights of the last layer over the networks")],
-        findings=[_finding(weights), PAPER],
+        findings=[finding(weights), PAPER],
     )
     return table
 
@@ -135,12 +131,10 @@ def _half(pair: np.ndarray) -> float:
 def _table(weights: dict[str, np.ndarray], moved: Any) -> Table:
     pairs = list(weights.values())
     rows = (
-        Row("spread of √(w₁² + w₂²), share of its mean", tuple(Cell(_variation(_ring(p))) for p in pairs), 3),
-        Row(
-            "spread of |w₁| + |w₂|, share of its mean", tuple(Cell(_variation(_diamond(p))) for p in pairs), 3
-        ),
-        Row("networks with w₁ ≤ w₂, %", tuple(Cell(100 * _half(pair)) for pair in pairs), 1),
-        Row("largest change of a logit, 10⁻⁶", tuple(Cell(1e6 * float(moved[n]["change"])) for n in weights)),
+        Row.of("spread of √(w₁² + w₂²), share of its mean", (_variation(_ring(pair)) for pair in pairs), 3),
+        Row.of("spread of |w₁| + |w₂|, share of its mean", (_variation(_diamond(pair)) for pair in pairs), 3),
+        Row.of("networks with w₁ ≤ w₂, %", (100 * _half(pair) for pair in pairs), 1),
+        Row.of("largest change of a logit, 10⁻⁶", (1e6 * float(moved[name]["change"]) for name in weights)),
     )
     return Table("The two weights of the last layer in three gauges", tuple(weights), rows)
 
@@ -153,11 +147,19 @@ def _diamond(pair: np.ndarray) -> np.ndarray:
     return np.sum(np.abs(pair), axis=-1)
 
 
-def _finding(weights: dict[str, np.ndarray]) -> str:
-    ring, diamond = _variation(_ring(weights[TRAINED])), _variation(_diamond(weights[RESCALED]))
-    other, half = _variation(_ring(weights[RESCALED])), _half(weights[SORTED])
+def finding(weights: dict[str, np.ndarray]) -> str:
+    """The shapes that the weights lie on, by the numbers."""
+    half = _half(weights[SORTED])
     return (
-        f"As trained, the distance from the origin varies by {100 * ring:.1f} % of its mean: a ring. With "
-        f"scaling removed it varies by {100 * other:.1f} %, and |w₁| + |w₂| by {100 * diamond:.1f} %: a "
-        f"diamond. In order, {100 * half:.0f} % of the networks lie in one half."
+        f"As trained, {_shape(weights[TRAINED])}. With scaling removed, {_shape(weights[RESCALED])}. With "
+        f"the units in order, {100 * half:.0f} % of the networks lie in one half of the plane."
+    )
+
+
+def _shape(pair: np.ndarray) -> str:
+    """Ring or diamond: which of the two lengths varies less."""
+    ring, diamond = _variation(_ring(pair)), _variation(_diamond(pair))
+    return (
+        f"√(w₁² + w₂²) varies by {100 * ring:.1f} % of its mean and |w₁| + |w₂| by {100 * diamond:.1f} %: "
+        f"{'a ring' if ring < diamond else 'a diamond'}"
     )

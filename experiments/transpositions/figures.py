@@ -7,8 +7,8 @@ from matplotlib import colormaps
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
+from experiments.common.figures import draw_band
 from experiments.harness.style import BLUE, GREEN, GREY, RED, new_figure
-from experiments.loss_barriers.figures import draw_band
 
 COLOURS = {"weights": GREEN, "activations": RED}
 

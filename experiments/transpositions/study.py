@@ -15,9 +15,8 @@ import numpy as np
 from scipy import stats
 
 from configs.transpositions import Transpositions
-from experiments.common import problem as problems
 from experiments.common import weight_space
-from experiments.common.weight_space import Problem
+from experiments.common.problem import Problem, perceptron
 from experiments.harness.present import present
 from experiments.harness.rundir import Run, open_run
 from experiments.harness.tables import Cell, Row, Table
@@ -26,6 +25,7 @@ from symbnn import evaluate, keys, symmetry, tree
 from symbnn.types import Key, Params, Samples
 
 METHODS = ("weights", "activations")
+SILENT = ": units that are silent on every image have the same activations and cannot be told apart."
 PAPER = (
     "The paper's finding: NoT after training, weight distance and loss barrier against the initial NoT; "
     "NoT to W_0 rises monotonically along the interpolation (its Figure 3 gives curves and no numbers)."
@@ -37,7 +37,7 @@ def run(config: Transpositions, rundir: Path | str) -> Table:
     if min(config.model.hidden) < 2:
         raise ValueError(f"--model.hidden must have two units a layer to swap, got {config.model.hidden}")
     with open_run("transpositions", config, rundir) as opened:
-        problem = weight_space.load(config)
+        problem = perceptron(config)
         networks = opened.stage("networks", lambda: _train(config, problem))
         found = opened.stage("distances", lambda: _compare(config, problem, networks["trained"]))
         paths = opened.stage("paths", lambda: _follow(config, problem, networks["trained"]))
@@ -95,9 +95,7 @@ def _compare(config: Transpositions, problem: Problem, networks: Samples) -> dic
         first, copies = tree.take(family, 0), tree.take(family, slice(1, None))
         found: dict[str, Any] = {"as trained": _distances(config, problem, first, copies)}
         for method in METHODS:
-            aligned = problems.align(
-                problem, copies, reference=first, method=method, num_inputs=config.num_inputs
-            )
+            aligned = problem.align(copies, reference=first, method=method, num_inputs=config.num_inputs)
             distances = _distances(config, problem, first, aligned.samples)
             found[method] = {"transpositions": _count(aligned), **distances}
         runs.append(found)
@@ -142,9 +140,7 @@ def _follow(config: Transpositions, problem: Problem, networks: Samples) -> dict
         first = tree.take(family, 0)
         lines = _lines(first, tree.take(family, 1 + chosen), weights)
         for method in METHODS:
-            aligned = problems.align(
-                problem, lines, reference=first, method=method, num_inputs=config.num_inputs
-            )
+            aligned = problem.align(lines, reference=first, method=method, num_inputs=config.num_inputs)
             counts[method].append(_count(aligned).reshape(len(chosen), config.num_points))
     return {method: np.stack(rows) for method, rows in counts.items()}
 
@@ -169,9 +165,11 @@ def _present(run: Run, config: Transpositions, problem: Problem, found: Any, pat
         title="Transpositions",
         introduction=[
             weight_space.describe(problem, config.training),
-            f"{config.num_runs} networks W_0 and {config.num_values} copies of each with exactly so many "
-            f"swaps of its {sum(group.size for group in spec.groups)} hidden units, all trained in one "
-            f"program, then matched to W_0. Mean ± standard deviation over the {config.num_runs} runs.",
+            "NoT is the number of transpositions of a permutation: the fewest swaps of two units that make "
+            f"it. {config.num_runs} networks W_0 and {config.num_values} copies W_1 of each, whose "
+            f"{sum(group.size for group in spec.groups)} hidden units were swapped to a given NoT, are "
+            "trained in one program; then every W_1 is matched to its W_0. Mean ± standard deviation over "
+            f"the {config.num_runs} runs.",
         ],
         tables=[main, _correlation_table(initial, found), *lines],
         figures=[(run.figure("transpositions", drawn), "Initial NoT against what training makes of it")],
@@ -184,13 +182,9 @@ def _present(run: Run, config: Transpositions, problem: Problem, found: Any, pat
     return main
 
 
-def _cell(values: np.ndarray) -> Cell:
-    return Cell(float(np.mean(values)), float(np.std(values, ddof=1)))
-
-
 def _main_table(initial: np.ndarray, found: Any) -> Table:
     rows = [
-        Row(f"{words}, {state}", tuple(_cell(column) for column in found[name][quantity].T), decimals)
+        Row(f"{words}, {state}", tuple(Cell.over(column) for column in found[name][quantity].T), decimals)
         for quantity, words, decimals in (
             ("transpositions", "NoT after training", 1),
             ("distance", "squared distance", 2),
@@ -210,7 +204,7 @@ def _correlation_table(initial: np.ndarray, found: Any) -> Table:
     columns["squared distance, not aligned"] = found["as trained"]["distance"]
     columns["loss barrier, not aligned"] = found["as trained"]["barrier"]
     rows = tuple(
-        Row(name, tuple(_cell(_correlations(measure, initial, each)) for each in columns.values()), 3)
+        Row(name, tuple(Cell.over(_correlations(measure, initial, each)) for each in columns.values()), 3)
         for name, measure in (("Spearman ρ", stats.spearmanr), ("Kendall τ", stats.kendalltau))
     )
     return Table("Rank correlation with the initial NoT, run by run", tuple(columns), rows)
@@ -222,7 +216,7 @@ def _correlations(measure: Any, initial: np.ndarray, runs: np.ndarray) -> np.nda
 
 def _path_table(config: Transpositions, chosen: np.ndarray, method: str, counts: np.ndarray) -> Table:
     rows = tuple(
-        Row(f"initial NoT {count}", tuple(_cell(column) for column in counts[:, row].T), 1)
+        Row(f"initial NoT {count}", tuple(Cell.over(column) for column in counts[:, row].T), 1)
         for row, count in enumerate(chosen)
     )
     weights = tuple(f"{weight:.2g}" for weight in np.linspace(0.0, 1.0, config.num_points))
@@ -251,6 +245,5 @@ def _path_finding(method: str, counts: np.ndarray) -> str:
         f"Matched by {method}, NoT along the line falls in {(single < 0).sum()} of {single.size} steps of "
         f"single lines, by at most {max(0, -single.min())}; averaged over runs in {(mean < 0).sum()} of "
         f"{mean.size}, by at most {max(0.0, -mean.min()):.1f}. W_0 matched to itself has NoT "
-        f"{counts[..., 0].mean():.1f}"
-        + (": activations do not tell silent units apart." if counts[..., 0].any() else ".")
+        f"{counts[..., 0].mean():.1f}" + (SILENT if method == "activations" and counts[..., 0].any() else ".")
     )

@@ -11,9 +11,12 @@ from typing import Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
-from symbnn import keys
+from configs.weight_sharing.parts import Pretraining
+from experiments.common.problem import SCALES, Problem
+from symbnn import data, keys
 from symbnn.density import Batch
 from symbnn.inference.training import Loss
 from symbnn.types import Key, Params
@@ -21,6 +24,7 @@ from symbnn.types import Key, Params
 Images = Float[Array, "n height width channels"]
 # Shapes of a crop that are tried before the whole image is taken.
 NUM_TRIES = 10
+UNSCALED = data.Statistics(np.zeros(1, np.float32), np.ones(1, np.float32))
 # How bright the eye finds red, green and blue (ITU-R BT.601).
 LUMA = (0.299, 0.587, 0.114)
 
@@ -44,6 +48,37 @@ class Augmented:
         """The loss of the augmented batch."""
         inputs = augment(keys.named(key, "augmentation"), batch.inputs, self.changes)
         return self.loss(weights, statistics, Batch(inputs, batch.targets), key)
+
+
+def augmented(problem: Problem, loss: Loss) -> Loss:
+    """The loss with batches changed as the config of the problem says; `ValueError` for what is no image."""
+    config = problem.config
+    changes = changes_of(config.pretraining, config.data.name)
+    if not changes:
+        return loss
+    shape = problem.data.input_shape
+    if len(shape) != 3 or (config.pretraining.jitter is not None and shape[-1] != 3):
+        raise ValueError(
+            "--pretraining.shift, flip and crop are for images, and jitter for colour images; "
+            f"{config.model.name} takes inputs of shape {shape}"
+        )
+    return Augmented(loss, changes)
+
+
+def changes_of(settings: Pretraining, data_name: str) -> tuple[Change, ...]:
+    """What is done at random to training images of this set, in order."""
+    changes: list[Change] = []
+    if settings.shift:
+        changes.append(Shift(settings.shift, reflect=settings.padding == "reflect"))
+    if settings.crop is not None:
+        changes.append(Crop(settings.crop))
+    if settings.flip:
+        changes.append(Flip())
+    if settings.jitter is not None:
+        scale = SCALES.get(data_name, UNSCALED)
+        mean, std = tuple(scale.mean.tolist()), tuple(scale.std.tolist())
+        changes.append(Jitter(*settings.jitter, mean, std))
+    return tuple(changes)
 
 
 def augment(key: Key, images: Images, changes: Sequence[Change]) -> Images:

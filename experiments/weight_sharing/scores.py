@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from configs.weight_sharing import WeightSharing
+from experiments.common.problem import Problem
 from experiments.harness.tables import Cell, Row, Table
-from experiments.weight_sharing.problem import Problem
 from symbnn import evaluate, keys, sharing, tree
 from symbnn.data import Streamed
 from symbnn.sharing import SharedWeights, Stochastic
@@ -45,7 +45,8 @@ def columns(
     if mean_field is not None:
         posteriors[MEAN_FIELD] = mean_field.posterior()
     posteriors |= {UNTRAINED: before, TRAINED: after}
-    outside = problem.outside()
+    source = problem.config.judging.outside
+    outside = None if source is None else problem.outside(source)
     return {name: scores(problem, each, outside) for name, each in posteriors.items()}
 
 
@@ -118,7 +119,9 @@ def main_table(config: WeightSharing, scored: list[dict[str, Scores]]) -> Table:
     has_paper = config.published.accuracy is not None
     rows = []
     for name, (words, decimals) in ROWS.items():
-        cells = [_cell([each[column].get(name) for each in scored]) for column in names]
+        cells = [
+            Cell.over([each[column][name] for each in scored if name in each[column]]) for column in names
+        ]
         if has_paper:
             value = getattr(config.published, name, None)
             cells.append(Cell(None if value is None else float(value)))
@@ -192,8 +195,8 @@ def findings(scored: list[dict[str, Scores]], changes: dict[str, Any], num_judge
     ]
     if nll[1] < nll[0]:
         said[0] += (
-            " Stage 3 also trains longer, and without the weight decay of the deterministic network: a "
-            "better NLL is not the merit of sharing alone."
+            " Stage 3 also trains longer, and without the weight decay of the deterministic network, so the "
+            "better NLL is not due to sharing alone."
         )
     if MEAN_FIELD in scored[0]:
         said.append("Mean-field VI has the full KL to the same narrow prior and no setting tuned for it.")
@@ -222,13 +225,7 @@ def introduction(config: WeightSharing, problem: Problem) -> list[str]:
         f"{config.data.name}: {problem.target.num_data:,} training and {len(problem.labels):,} judged "
         f"images; {config.model.name} with {layout.num_weights:,} shared kernel weights.",
         "Stage 0 trains the deterministic network, Stage 1 a standard deviation for every kernel weight. "
-        "Outliers keep both; the others share Gaussians over (mean, standard deviation), merged where they "
-        "are nearly the same. Stage 3 trains the shared Gaussians and the outliers on the evidence bound.",
+        "Outliers keep their own mean and standard deviation; all other weights share Gaussians over (mean, "
+        "standard deviation), which Stage 2 merges where they are nearly the same. Stage 3 trains the shared "
+        "Gaussians and the outliers on the evidence bound; the result is called 2DGBNN.",
     ]
-
-
-def _cell(values: list[Any]) -> Cell:
-    found = [float(value) for value in values if value is not None]
-    if not found:
-        return Cell(None)
-    return Cell(float(np.mean(found)), float(np.std(found, ddof=1)) if len(found) > 1 else None)

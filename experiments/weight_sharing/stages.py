@@ -1,18 +1,21 @@
-"""The stages of weight sharing as functions from artefacts to artefacts: trees of arrays."""
+"""The stages of weight sharing, each a function of what the stages before it returned."""
 
-import dataclasses
 import math
+from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 
 from configs.weight_sharing import WeightSharing
+from experiments.common import methods
+from experiments.common.problem import Problem, load
 from experiments.harness import progress
-from experiments.weight_sharing.problem import Problem, import_weights
+from experiments.weight_sharing.augmentation import augmented
+from experiments.weight_sharing.imports import import_weights
 from symbnn import keys, sharing
 from symbnn.sharing import (
-    Ellipses,
+    Clusters,
     Layout,
     Mixture,
     Objective,
@@ -23,8 +26,19 @@ from symbnn.sharing import (
 )
 from symbnn.types import Params
 
-MIXTURE = ("weights", "means", "covariances")
-STATIC = ("layout", "sampling", "noise", "blending")
+
+def load_problem(config: WeightSharing, seed: int) -> Problem:
+    """The problem of a config and one of its seeds."""
+    network = config.model
+    return load(
+        config,
+        network.name,
+        hidden=network.hidden,
+        width=network.width,
+        prior_scale=config.pretraining.prior_std,
+        num_held_out=config.judging.holdout,
+        seed=seed,
+    )
 
 
 def pretrain(problem: Problem) -> dict[str, Any]:
@@ -37,8 +51,8 @@ def pretrain(problem: Problem) -> dict[str, Any]:
         params, losses = sharing.pretrain(
             keys.named(problem.key, "pretrain"),
             problem.target,
-            problem.recipe(settings.epochs, settings.learning_rate, settings.optimizer),
-            wrap=problem.wrap,
+            methods.recipe(problem, settings.epochs, settings.learning_rate, settings.optimizer),
+            wrap=partial(augmented, problem),
             progress=show,
         )
     return {"params": params, "losses": losses}
@@ -55,13 +69,12 @@ def train_stochastic(problem: Problem, pretrained: dict[str, Any]) -> dict[str, 
         num_batches=problem.config.clustering.gradient_batches,
         batch_size=problem.config.pretraining.batch_size,
     )
-    return {"params": found.params, "stds": found.stds, "gradients": gradients, "losses": found.losses}
+    return {"network": found, "gradients": gradients}
 
 
-def train_mean_field(problem: Problem, pretrained: dict[str, Any]) -> dict[str, Any]:
+def train_mean_field(problem: Problem, pretrained: dict[str, Any]) -> Stochastic:
     """Plain mean-field VI for as long as both stochastic stages together: full KL, nothing shared."""
-    found = _stochastic(problem, pretrained, 1.0, "mean field", extra=problem.config.training.epochs)
-    return {"params": found.params, "stds": found.stds, "losses": found.losses}
+    return _stochastic(problem, pretrained, 1.0, "mean field", extra=problem.config.training.epochs)
 
 
 def _stochastic(
@@ -72,28 +85,22 @@ def _stochastic(
         return sharing.train_stochastic(
             keys.named(problem.key, name),
             problem.target,
-            problem.recipe(settings.epochs + extra, settings.learning_rate),
+            methods.recipe(problem, settings.epochs + extra, settings.learning_rate),
             initial=pretrained["params"],
             initial_std=settings.initial_std,
             scale_map=settings.scale_map,
             scale_speed=settings.scale_speed,
             kl_weight=kl_weight,
             prior_std=settings.prior_std,
-            wrap=problem.wrap,
+            wrap=partial(augmented, problem),
             progress=show,
         )
 
 
-def stochastic_of(artefact: dict[str, Any]) -> Stochastic:
-    """The stochastic network of a stage."""
-    layout = sharing.layout_of(artefact["params"])
-    return Stochastic(artefact["params"], artefact["stds"], layout, artefact["losses"])
-
-
-def cluster(problem: Problem, config: WeightSharing, stochastic: dict[str, Any]) -> dict[str, Any]:
+def cluster(problem: Problem, config: WeightSharing, stochastic: dict[str, Any]) -> Clusters:
     """Stage 1b: outliers and mixture."""
     settings = config.clustering
-    points = stochastic_of(stochastic).points()
+    points = stochastic["network"].points()
     outliers = sharing.find_outliers(
         points[:, 0],
         points[:, 1],
@@ -103,7 +110,7 @@ def cluster(problem: Problem, config: WeightSharing, stochastic: dict[str, Any])
         # An infinite magnitude says that none are wanted.
         required=math.isfinite(settings.magnitude),
     )
-    found = sharing.cluster(
+    return sharing.cluster(
         keys.named(problem.key, "gmm"),
         points,
         outliers,
@@ -112,40 +119,27 @@ def cluster(problem: Problem, config: WeightSharing, stochastic: dict[str, Any])
         num_sweeps=settings.num_sweeps,
         minibatch=settings.minibatch,
     )
-    return {
-        "mixture": dict(zip(MIXTURE, found.mixture, strict=True)),
-        "labels": found.labels,
-        "outliers": found.outliers._asdict(),
-        "log_likelihoods": found.log_likelihoods,
-    }
 
 
 def refine(
-    problem: Problem, config: WeightSharing, stochastic: dict[str, Any], clusters: dict[str, Any]
-) -> dict[str, Any]:
+    problem: Problem, config: WeightSharing, stochastic: dict[str, Any], clusters: Clusters
+) -> Refined:
     """Stage 2: merging and ellipse weights."""
-    found = stochastic_of(stochastic)
-    points, mixture, labels = found.points(), Mixture(**clusters["mixture"]), clusters["labels"]
+    found = stochastic["network"]
+    points, mixture, labels = found.points(), clusters.mixture, clusters.labels
     refined = _refined(config, points, mixture, labels, gradients=None, merging=False, ellipses=False)
     if config.refining.merging:
         before = _share(config, found.params, found.layout, points, refined)
         gradients = _component_gradients(problem, before, "refine")
     else:
         gradients = None
-    refined = _refined(config, points, mixture, labels, gradients=gradients)
-    return {
-        "mixture": dict(zip(MIXTURE, refined.mixture, strict=True)),
-        "labels": refined.labels,
-        "ellipses": refined.ellipses._asdict(),
-        "distance": np.asarray(np.nan if refined.merged is None else refined.merged.distance),
-    }
+    return _refined(config, points, mixture, labels, gradients=gradients)
 
 
-def shared_of(config: WeightSharing, stochastic: dict[str, Any], refined: dict[str, Any]) -> SharedWeights:
+def shared_of(config: WeightSharing, stochastic: dict[str, Any], refined: Refined) -> SharedWeights:
     """The posterior before its training."""
-    found = stochastic_of(stochastic)
-    pieces = Refined(Mixture(**refined["mixture"]), refined["labels"], Ellipses(**refined["ellipses"]), None)
-    return _share(config, found.params, found.layout, found.points(), pieces)
+    found = stochastic["network"]
+    return _share(config, found.params, found.layout, found.points(), refined)
 
 
 def train(
@@ -158,7 +152,7 @@ def train(
     """Stage 3, merged again on the way if the config says so."""
     settings = config.training
     block = settings.merge_every or settings.epochs
-    points = stochastic_of(stochastic).points()
+    points = stochastic["network"].points()
     losses = []
     for done in range(0, settings.epochs, block):
         if done:
@@ -168,7 +162,7 @@ def train(
                 jax.random.fold_in(keys.named(problem.key, "train"), done),
                 problem.target,
                 shared,
-                problem.recipe(min(block, settings.epochs - done), settings.learning_rate),
+                methods.recipe(problem, min(block, settings.epochs - done), settings.learning_rate),
                 objective=Objective(
                     settings.kl_weight,
                     settings.multiplicity,
@@ -179,25 +173,12 @@ def train(
                 deterministic=np.asarray(sharing.flatten(shared.layout, pretrained["params"])),
                 scale_speed=settings.scale_speed,
                 train_fixed=settings.train_fixed,
-                wrap=problem.wrap,
+                wrap=partial(augmented, problem),
                 progress=show,
             )
         shared = found.shared
         losses.append(np.asarray(found.losses))
-    fields = {f.name: getattr(shared, f.name) for f in dataclasses.fields(shared) if f.name not in STATIC}
-    return {"shared": fields, "losses": np.concatenate(losses)}
-
-
-def trained_of(config: WeightSharing, layout: Layout, artefact: dict[str, Any]) -> SharedWeights:
-    """The posterior of the training stage."""
-    settings = config.training
-    return SharedWeights(
-        **artefact["shared"],
-        layout=layout,
-        sampling=settings.sampling,
-        noise=settings.noise,
-        blending=settings.blending,
-    )
+    return {"shared": shared, "losses": np.concatenate(losses)}
 
 
 def _share(

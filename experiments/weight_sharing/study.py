@@ -17,20 +17,16 @@ from configs.weight_sharing.parts import STAGES
 from experiments.harness.present import present
 from experiments.harness.rundir import Run, open_run
 from experiments.harness.tables import Table
-from experiments.weight_sharing import figures, stages, variants
-from experiments.weight_sharing import scores as scoring
-from experiments.weight_sharing.problem import Problem
+from experiments.weight_sharing import figures, scores, stages, variants
 from symbnn import sharing
 from symbnn.sharing import SharedWeights
-
-Artefact = dict[str, Any]
 
 
 def run(config: WeightSharing, rundir: Path | str) -> Table | None:
     """The chosen stages; returns the table once the last has run."""
     for name in config.judging.variants:
         variants.changed(config, name)
-    # Which stages are run now is no part of what the run is.
+    # A run is the same run, whichever of its stages are asked for now.
     with open_run("weight_sharing", dataclasses.replace(config, stages=STAGES), rundir) as opened:
         chosen = [stage for stage in STAGES if stage in config.stages]
         if not chosen:
@@ -52,8 +48,8 @@ class Seeded:
     def __init__(self, opened: Run, config: WeightSharing, repeat: int, chosen: Sequence[str]) -> None:
         self.opened, self.config, self.chosen = opened, config, chosen
         self.suffix = f"_{repeat}" if repeat else ""
-        self.problem = Problem(config, config.seed + repeat)
-        self.artefacts: dict[str, Artefact] = {}
+        self.problem = stages.load_problem(config, config.seed + repeat)
+        self.artefacts: dict[str, Any] = {}
 
     def run_to(self, last: str) -> "Seeded":
         """Stages up to `last`, each computed if it is chosen, else read."""
@@ -61,10 +57,10 @@ class Seeded:
             self.artefacts[stage] = self.stage(stage, getattr(self, stage))
         return self
 
-    def stage(self, name: str, compute: Any) -> Artefact:
+    def stage(self, name: str, compute: Any) -> Any:
         """The artefact of a stage; a `ValueError` if it is needed, but neither chosen nor there and whole."""
 
-        def refuse() -> Artefact:
+        def refuse() -> Any:
             raise ValueError(
                 f"stage {name!r} has not run in {self.opened.directory}, or its file there is damaged or of "
                 "another run; add it to --stages, or choose the --rundir in which it ran"
@@ -72,43 +68,43 @@ class Seeded:
 
         return self.opened.stage(f"{name}{self.suffix}", compute if name in self.chosen else refuse)
 
-    def pretrain(self) -> Artefact:
+    def pretrain(self) -> Any:
         """Stage 0."""
         return stages.pretrain(self.problem)
 
-    def stochastic(self) -> Artefact:
+    def stochastic(self) -> Any:
         """Stage 1."""
         return stages.train_stochastic(self.problem, self.artefacts["pretrain"])
 
-    def gmm(self) -> Artefact:
+    def gmm(self) -> Any:
         """Stage 1b."""
         return stages.cluster(self.problem, self.config, self.artefacts["stochastic"])
 
-    def refine(self) -> Artefact:
+    def refine(self) -> Any:
         """Stage 2."""
         artefacts = self.artefacts
         return stages.refine(self.problem, self.config, artefacts["stochastic"], artefacts["gmm"])
 
-    def train(self) -> Artefact:
+    def train(self) -> Any:
         """Stage 3."""
         artefacts = self.artefacts
         return stages.train(
             self.problem, self.config, artefacts["pretrain"], artefacts["stochastic"], self.before()
         )
 
-    def evaluate(self) -> Artefact:
+    def evaluate(self) -> Any:
         """Scores of every column."""
         artefacts = self.artefacts
         mean_field = None
         if self.config.judging.mean_field:
             mean_field = stages.train_mean_field(self.problem, artefacts["pretrain"])
-        return scoring.columns(
+        return scores.columns(
             self.problem,
             artefacts["pretrain"]["params"],
-            stages.stochastic_of(artefacts["stochastic"]),
+            artefacts["stochastic"]["network"],
             self.before(),
             self.after(),
-            None if mean_field is None else stages.stochastic_of(mean_field),
+            mean_field,
         )
 
     def before(self) -> SharedWeights:
@@ -117,14 +113,13 @@ class Seeded:
 
     def after(self) -> SharedWeights:
         """Trained shared weights."""
-        layout = sharing.layout_of(self.artefacts["pretrain"]["params"])
-        return stages.trained_of(self.config, layout, self.artefacts["train"])
+        return self.artefacts["train"]["shared"]
 
 
-def _variants(opened: Run, config: WeightSharing, first: Seeded) -> dict[str, Artefact]:
+def _variants(opened: Run, config: WeightSharing, first: Seeded) -> dict[str, Any]:
     """Scores of every variant, from the stochastic network of the first seed."""
 
-    def compute(name: str) -> Artefact:
+    def compute(name: str) -> Any:
         other = variants.changed(config, name)
         problem, artefacts = first.problem, first.artefacts
         stochastic, clusters = artefacts["stochastic"], artefacts["gmm"]
@@ -132,9 +127,8 @@ def _variants(opened: Run, config: WeightSharing, first: Seeded) -> dict[str, Ar
             clusters = stages.cluster(problem, other, stochastic)
         refined = stages.refine(problem, other, stochastic, clusters)
         before = stages.shared_of(other, stochastic, refined)
-        trained = stages.train(problem, other, artefacts["pretrain"], stochastic, before)
-        after = stages.trained_of(other, before.layout, trained)
-        return {"before": scoring.scores(problem, before), "after": scoring.scores(problem, after)}
+        after = stages.train(problem, other, artefacts["pretrain"], stochastic, before)["shared"]
+        return {"before": scores.scores(problem, before), "after": scores.scores(problem, after)}
 
     return {
         name: opened.stage(f"variant_{variants.file_name(name)}", functools.partial(compute, name))
@@ -142,42 +136,35 @@ def _variants(opened: Run, config: WeightSharing, first: Seeded) -> dict[str, Ar
     }
 
 
-def _present(
-    opened: Run, config: WeightSharing, outcomes: list[Seeded], changes: dict[str, Artefact]
-) -> Table:
+def _present(opened: Run, config: WeightSharing, outcomes: list[Seeded], changes: dict[str, Any]) -> Table:
     posterior = outcomes[0].after()
     path = opened.directory / "shared.safetensors"
     sharing.save(path, posterior, {"model": config.model.name, "data": config.data.name})
     scored = [outcome.artefacts["evaluate"] for outcome in outcomes]
-    table = scoring.main_table(config, scored)
-    tables = [table, scoring.size_table(posterior, path.stat().st_size)]
+    table = scores.main_table(config, scored)
+    tables = [table, scores.size_table(posterior, path.stat().st_size)]
     if changes:
-        tables.append(scoring.variant_table(scored[0], changes))
+        tables.append(scores.variant_table(scored[0], changes))
     present(
         opened,
         title="Weight sharing",
-        introduction=scoring.introduction(config, outcomes[0].problem),
+        introduction=scores.introduction(config, outcomes[0].problem),
         tables=tables,
         figures=_figures(opened, outcomes[0], scored[0], changes),
-        findings=scoring.findings(scored, changes, len(outcomes[0].problem.labels)),
+        findings=scores.findings(scored, changes, len(outcomes[0].problem.labels)),
     )
     opened.say(f"network  {path}")
     return table
 
 
 def _figures(
-    opened: Run, first: Seeded, scored: Artefact, changes: dict[str, Artefact]
+    opened: Run, first: Seeded, scored: dict[str, Any], changes: dict[str, Any]
 ) -> list[tuple[Path, str]]:
     clusters, refined = first.artefacts["gmm"], first.artefacts["refine"]
-    points = stages.stochastic_of(first.artefacts["stochastic"]).points()
+    points = first.artefacts["stochastic"]["network"].points()
     panels = [
-        ("mixture", clusters["labels"], np.zeros(0, int), *list(clusters["mixture"].values())[1:]),
-        (
-            "refined",
-            refined["labels"],
-            refined["ellipses"]["indices"],
-            *list(refined["mixture"].values())[1:],
-        ),
+        ("mixture", clusters.labels, np.zeros(0, int), *clusters.mixture[1:]),
+        ("refined", refined.labels, refined.ellipses.indices, *refined.mixture[1:]),
     ]
     caption = "Weights in the plane of mean and standard deviation, before and after refinement"
     saved = [(opened.figure("plane", figures.plane(points, panels)), caption)]
@@ -190,5 +177,5 @@ def _figures(
     return saved
 
 
-def _pair(scores: Artefact) -> tuple[float, float]:
-    return float(scores["accuracy"]), float(scores["nll"])
+def _pair(found: dict[str, Any]) -> tuple[float, float]:
+    return float(found["accuracy"]), float(found["nll"])

@@ -1,5 +1,7 @@
 """Inputs that stay on disk: read as the same numbers, trained on as the same data."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +10,7 @@ from PIL import Image
 
 import configs
 from experiments.weight_sharing import scores as weight_sharing_scores
-from experiments.weight_sharing.problem import Problem
+from experiments.weight_sharing.stages import load_problem
 from symbnn import data, density, inference, models, sharing, tree
 from symbnn.data import Split, Streamed
 from symbnn.data.images import IMAGES
@@ -103,11 +105,12 @@ def test_a_sum_over_all_streamed_inputs_is_refused():
 
 @pytest.mark.slow
 def test_streamed_inputs_are_judged_as_arrays_are(monkeypatch):
-    problem = Problem(configs.STUDIES["weight_sharing"].configs["debug"][1], 0)
+    problem = load_problem(configs.STUDIES["weight_sharing"].configs["debug"][1], 0)
     params = problem.model.init(KEY)
     law = DiagonalGaussian(params, jax.tree.map(lambda leaf: jnp.full_like(leaf, 0.3), params))
     images = np.asarray(problem.inputs)
     expected = [weight_sharing_scores.scores(problem, each) for each in (law, params)]
     monkeypatch.setattr(data.streamed, "BLOCK", 20)
-    problem.inputs = Streamed(lambda indices: images[indices], images.shape)
+    streamed = Streamed(lambda indices: images[indices], images.shape)
+    problem = dataclasses.replace(problem, inputs=streamed)
     assert_close([weight_sharing_scores.scores(problem, each) for each in (law, params)], expected)

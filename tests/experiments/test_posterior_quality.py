@@ -20,8 +20,7 @@ from configs.posterior_quality import (
     Variational,
 )
 from experiments.harness import rundir
-from experiments.posterior_quality import findings, results, scores, study
-from experiments.posterior_quality import problem as problems
+from experiments.posterior_quality import findings, results, scores, sets, study
 from symbnn import data, evaluate, symmetry
 
 DEBUG = CONFIGS["debug"][1]
@@ -36,41 +35,23 @@ TINY = dataclasses.replace(
 )
 
 
-def test_distortions_keep_the_intensities_of_an_image():
-    images = np.random.default_rng(0).random((3, 4, 4, 1)).astype(np.float32)
-    for distort in problems.DISTORTIONS.values():
-        moved = distort(images)
-        assert not np.array_equal(moved, images)
-        np.testing.assert_array_equal(np.sort(moved.reshape(3, -1)), np.sort(images.reshape(3, -1)))
-
-
-def test_smaller_images_are_enlarged_by_whole_factors_only():
-    small = data.load("digits").test.inputs
-    enlarged = problems.load_outside(DEBUG, "digits", np.zeros((2, 16, 16, 1), np.float32))
-    np.testing.assert_array_equal(enlarged[:, ::2, ::2], enlarged[:, 1::2, 1::2])
-    assert len(enlarged) == DEBUG.data.num_test < len(small)
-    with pytest.raises(ValueError, match="do not enlarge"):
-        problems.load_outside(DEBUG, "digits", np.zeros((2, 17, 17, 1), np.float32))
-
-
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"num_modes": 3}, "--num-modes must divide"),
         ({"num_single": 3}, "--num-modes must divide"),
-        ({"num_validation": 199}, "must leave two training images"),
+        ({"num_validation": 199}, "at least two must be left to train on"),
     ],
 )
 def test_settings_that_do_not_go_together_are_named(changes, words):
     with pytest.raises(ValueError, match=words):
-        problems.load(dataclasses.replace(DEBUG, **changes))
+        sets.load_problem(dataclasses.replace(DEBUG, **changes))
 
 
 def test_validation_images_are_training_images_that_nothing_is_trained_on():
-    config = dataclasses.replace(DEBUG, num_validation=40)
-    held_out, usual = problems.load(config), problems.load(DEBUG)
+    held_out = sets.load_problem(dataclasses.replace(DEBUG, num_validation=40))
     assert held_out.target.num_data == 160
-    np.testing.assert_array_equal(held_out.inputs, usual.target.data.inputs[160:])
+    np.testing.assert_array_equal(held_out.inputs, sets.load_problem(DEBUG).target.data.inputs[160:])
 
 
 def made_up_results(one, many, *, discrepancy=0.0):
@@ -109,7 +90,7 @@ def test_a_discrepancy_of_the_ensemble_is_told(discrepancy, words):
 
 @pytest.fixture(scope="module")
 def problem():
-    return problems.load(DEBUG)
+    return sets.load_problem(DEBUG)
 
 
 @pytest.mark.slow
@@ -137,7 +118,7 @@ def test_scores_are_those_of_the_library_and_of_resampled_images(problem):
     samples = jax.vmap(problem.model.init)(jax.random.split(jax.random.key(0), 3))
     found = scores.score(problem, {"some": jax.tree.map(lambda leaf: leaf[None], samples)})["some"]
     probs = evaluate.predict(problem.model.apply, samples, problem.inputs)
-    strange = evaluate.predict(problem.model.apply, samples, problem.outside["permuted"])
+    strange = evaluate.predict(problem.model.apply, samples, problem.outside("permuted"))
     known, unknown = -probs.max(-1), -strange.max(-1)
     expected = {
         "accuracy": evaluate.accuracy(probs, problem.labels),
@@ -191,9 +172,9 @@ def test_a_network_with_batch_normalisation_has_swag_and_says_what_is_left_out(t
     )
     table = study.run(config, tmp_path)
     assert [row.name for row in table.rows][:2] == ["SWAG, one mode", "SWAG, 2 modes"]
-    assert "a batch statistic is no likelihood" in (tmp_path / "table.md").read_text()
-    with pytest.raises(ValueError, match="no laplace"):
-        problems.load(dataclasses.replace(config, methods=("swag", "laplace")))
+    assert "which a network with batch normalisation does not have" in (tmp_path / "table.md").read_text()
+    with pytest.raises(ValueError, match="--methods laplace: these need a likelihood of every example"):
+        sets.load_problem(dataclasses.replace(config, methods=("swag", "laplace")))
 
 
 @pytest.mark.slow
@@ -209,7 +190,7 @@ def test_configs_for_accelerators_build(monkeypatch, name, side):
         return data.Dataset(source, split, split, num_classes, split.inputs.shape[1:])
 
     monkeypatch.setattr(data, "load", blank)
-    problem = problems.load(config)
+    problem = sets.load_problem(config)
     assert problem.has_batch_statistics
-    assert problem.outside["svhn"].shape == (4, side, side, 3)
+    assert problem.outside("svhn").shape == (4, side, side, 3)
     assert jax.eval_shape(problem.model.apply, problem.shapes, problem.inputs).shape == (4, num_classes)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from configs import STUDIES
-from experiments.common.methods import Problem
+from experiments.common.problem import perceptron
 from experiments.posterior_views import study as views
 from symbnn import tree
 
@@ -31,11 +31,11 @@ def test_the_clearest_pair_is_far_from_zero_and_never_constant():
 @pytest.mark.slow
 def test_a_surface_goes_through_its_three_networks():
     config = STUDIES["posterior_views"].configs["debug"][1]
-    problem = Problem(config)
+    problem = perceptron(config)
     networks = jax.vmap(problem.model.init)(jax.random.split(jax.random.key(0), 3))
     inputs, targets = (jnp.asarray(part[:20]) for part in problem.data.train)
     log_prob = problem.target.likelihood.log_prob
-    losses = views._plane_losses(
+    losses = views.plane_losses(
         problem.model.apply, log_prob, networks, jnp.array([0.0, 0.5, 1.0]), inputs, targets
     )
     expected = [

@@ -28,7 +28,7 @@ def _there(pattern: str, count: int = 1) -> Moment:
 
 def _sampling() -> Fault:
     moments = {
-        "sampling": _there("chunks/chunk-*.safetensors"),
+        "sampling": _there("chunks/hmc/chunk-*.safetensors"),
         "training": _there("stages/hmc.safetensors"),
         "variational inference": _there("stages/ensemble.safetensors"),
         "aligning": _there("stages/variational.safetensors"),

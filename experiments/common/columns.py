@@ -1,12 +1,12 @@
-"""Columns of the compact posterior's tables: predictions of a law, scored against HMC and the labels."""
+"""Columns of tables of compact posteriors: a law's predictions against a reference and the labels."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
-from experiments.common.methods import Problem
+from experiments.common.problem import Problem
 from experiments.harness.tables import Cell, Row
 from symbnn import evaluate, keys, tree
 from symbnn.types import Params, Samples
@@ -100,12 +100,19 @@ def metric_rows(scores: Mapping[str, Any], columns: Sequence[str], *, decimals: 
         Row(metric, tuple(cell(scores[name], index) for name in columns), decimals)
         for index, metric in enumerate(METRICS)
     ]
-    means = tuple(
-        Cell(float(scores[name]["mean_network"])) if "mean_network" in scores[name] else Cell(None)
-        for name in columns
-    )
-    rows.insert(3, Row(MEAN_ACCURACY, means, decimals))
+    means = (scores[name].get("mean_network") for name in columns)
+    rows.insert(3, Row.of(MEAN_ACCURACY, means, decimals))
     return rows
+
+
+def with_paper(rows: Iterable[Row], paper: Mapping[str, Sequence[float | None]]) -> tuple[Row, ...]:
+    """The rows, each followed by that of the paper where it has one."""
+    found: list[Row] = []
+    for row in rows:
+        found.append(row)
+        if row.name in paper:
+            found.append(Row.of(f"{row.name}, paper", paper[row.name], row.decimals))
+    return tuple(found)
 
 
 def cell(scores: Any, index: int) -> Cell:

@@ -1,11 +1,18 @@
 """The command line answers every mistake with one line, an exit code, and no traceback."""
 
 import re
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
 
 import pytest
 
 import configs
 from experiments.harness import cli
+
+ROOT = Path(__file__).parents[3]
 
 
 def run_main(capsys, *arguments: str) -> tuple[int, str, str]:
@@ -83,3 +90,59 @@ def test_every_named_config_is_within_its_bounds():
     for _, known in configs.STUDIES.values():
         for _, config in known.values():
             configs.check(config)
+
+
+@pytest.mark.parametrize("arguments", ["--help", "digits --help", "digitz", "digits --sed 1", ""])
+def test_help_and_typos_answer_without_jax(arguments):
+    """In the time that a person waits for: JAX alone takes longer."""
+    start = time.perf_counter()
+    ended = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "experiments.compact_posterior", *arguments.split()],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    seconds = time.perf_counter() - start
+    imported = {line.rpartition("|")[2].strip() for line in ended.stderr.splitlines()}
+    assert {"configs", "tyro"} <= imported
+    assert not imported & {"jax", "jaxlib", "numpy", "matplotlib"}
+    assert ended.returncode == (0 if "--help" in arguments else cli.USAGE_ERROR)
+    assert seconds < 2.0
+
+
+def test_every_study_has_a_folder_with_its_command_and_a_config_file():
+    folders = {path.parent.name for path in (ROOT / "experiments").glob("*/study.py")}
+    assert folders == set(configs.STUDIES)
+    for study in folders:
+        assert f'cli.main("{study}")' in (ROOT / "experiments" / study / "__main__.py").read_text()
+
+
+@pytest.mark.parametrize(
+    ("contract", "field"),
+    [
+        ("studies are independent of one another", "modules"),
+        ("what studies share knows no study", "forbidden_modules"),
+    ],
+)
+def test_the_import_contracts_know_every_study(contract, field):
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (found,) = (each[field] for each in known if each["name"] == contract)
+    assert set(found) == {f"experiments.{study}" for study in configs.STUDIES}
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_one_line(tmp_path):
+    """No file may grow over 4 kB: run.json fits, the first chunk of samples does not."""
+    start = (
+        "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)); "
+        "from experiments.harness import cli; "
+        f"cli.main('compact_posterior', ['debug', '--rundir', {str(tmp_path / 'run')!r}])"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", start], cwd=ROOT, capture_output=True, text=True, timeout=300
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("error: ")
+    assert "free space" in ended.stderr
+    assert ended.stderr.count("\n") == 1
+    assert (tmp_path / "run" / "run.json").exists()

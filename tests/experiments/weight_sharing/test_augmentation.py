@@ -10,6 +10,7 @@ import pytest
 
 import configs
 from configs.weight_sharing.parts import Pretraining
+from experiments.common.problem import SCALES
 from experiments.weight_sharing.augmentation import (
     Augmented,
     Change,
@@ -20,10 +21,10 @@ from experiments.weight_sharing.augmentation import (
     add_contrast,
     augment,
     brighten,
+    changes_of,
     saturate,
     turn_hue,
 )
-from experiments.weight_sharing.problem import SCALES, changes_of
 from symbnn.density import Batch
 
 CHANGES = {

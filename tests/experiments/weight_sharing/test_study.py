@@ -12,9 +12,11 @@ import configs
 from configs.parts import Data
 from configs.weight_sharing.parts import STAGES
 from configs.weight_sharing.variants import CHANGES
-from experiments.weight_sharing import problem as weight_sharing_problem
-from experiments.weight_sharing import study
-from experiments.weight_sharing.problem import Problem, create, import_weights
+from experiments.common import problem as common_problem
+from experiments.common.problem import create
+from experiments.weight_sharing import stages, study
+from experiments.weight_sharing.imports import import_weights
+from experiments.weight_sharing.stages import load_problem
 from experiments.weight_sharing.variants import changed
 from symbnn import data, evaluate, io, keys, models, sharing
 from symbnn.data import Split
@@ -45,7 +47,7 @@ def test_stages_run_one_by_one_and_the_file_predicts_what_the_posterior_does(tmp
     assert out.count(": reused") == 4
     assert {path.stem for path in (tmp_path / "stages").iterdir()} == set(STAGES)
     assert table.columns[-1] == "2DGBNN"
-    problem = Problem(DEBUG, 0)
+    problem = load_problem(DEBUG, 0)
     shared, _ = sharing.load(tmp_path / "shared.safetensors", model=problem.model)
     draw_keys = keys.indexed(keys.named(problem.key, "draws"), 0, 4)
     probs = [
@@ -103,32 +105,27 @@ def test_weights_of_another_network_are_refused_before_training(tmp_path):
 
 
 def test_thresholds_that_leave_nothing_name_the_stage():
-    params = Problem(DEBUG, 0).model.init(jax.random.key(0))
-    num = sharing.layout_of(params).num_weights
-    stochastic = {
-        "params": params,
-        "stds": np.full(num, 0.03),
-        "gradients": np.ones(num),
-        "losses": np.zeros(1),
-    }
+    params = load_problem(DEBUG, 0).model.init(jax.random.key(0))
+    layout = sharing.layout_of(params)
+    num = layout.num_weights
+    network = sharing.Stochastic(params, np.full(num, 0.03), layout, np.zeros(1))
+    stochastic = {"network": network, "gradients": np.ones(num)}
     for changes, message in (
         ({"magnitude": 1e-9}, "outliers: all 1184 weights"),
         ({"magnitude": 1e9, "gradient_share": 0.0}, "outliers: found none in 1184 weights"),
         ({"num_components": 5000}, "num_components must be between 1 and .*; got 5000"),
     ):
         config = dataclasses.replace(DEBUG, clustering=dataclasses.replace(DEBUG.clustering, **changes))
-        problem = Problem(config, 0)
+        problem = load_problem(config, 0)
         with pytest.raises(ValueError, match=message):
-            study.stages.cluster(problem, config, stochastic)
+            stages.cluster(problem, config, stochastic)
 
 
 def test_held_out_images_take_the_place_of_the_test_set():
     config = dataclasses.replace(DEBUG, judging=dataclasses.replace(DEBUG.judging, holdout=30))
-    problem, plain = Problem(config, 0), Problem(DEBUG, 0)
-    assert problem.target.num_data == 170
-    np.testing.assert_array_equal(problem.labels, plain.target.data.targets[-30:])
-    with pytest.raises(ValueError, match=r"--judging.holdout 200 leaves no training examples"):
-        Problem(dataclasses.replace(DEBUG, judging=dataclasses.replace(DEBUG.judging, holdout=200)), 0)
+    held = load_problem(config, 0)
+    assert held.target.num_data == 170
+    np.testing.assert_array_equal(held.labels, load_problem(DEBUG, 0).target.data.targets[-30:])
 
 
 SHAPES = {"cifar10": ((32, 32, 3), 10), "cifar100": ((32, 32, 3), 100), "imagenet": ((224, 224, 3), 1000)}
@@ -140,7 +137,7 @@ LARGE = [name for name in CONFIGS if CONFIGS[name][1].data.name in SHAPES]
 def test_networks_of_the_papers_rows_build(name):
     config = CONFIGS[name][1]
     shape, num_classes = SHAPES[config.data.name]
-    model = create(config.model, shape, num_classes)
+    model = create(config.model.name, shape, num_classes, width=config.model.width)
     layout = sharing.layout_of(jax.eval_shape(model.init, jax.random.key(0)))
     millions = {"resnet20_frn": 0.27, "resnet18": 11.2, "resnet50": 25.5, "wrn28_10": 36.5, "vit_b16": 86.3}
     assert layout.num_weights / 1e6 == pytest.approx(millions[config.model.name], rel=0.07)
@@ -159,7 +156,7 @@ def test_all_stages_run_on_a_few_batches_of_the_right_shape(name, tmp_path, monk
         )
         return data.Dataset(name, split, split, num_classes, shape)
 
-    monkeypatch.setattr(weight_sharing_problem.data, "load", load)
+    monkeypatch.setattr(common_problem.data, "load", load)
     config = CONFIGS[name][1]
     config = dataclasses.replace(
         config,

@@ -11,10 +11,11 @@ import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
 import configs
-from experiments.weight_sharing import scores as weight_sharing_scores
-from experiments.weight_sharing import study
-from experiments.weight_sharing.problem import Problem, import_weights
-from symbnn import data, evaluate, io, sharing, tree
+from experiments.harness.stages import CLASSES
+from experiments.weight_sharing import scores, study
+from experiments.weight_sharing.imports import import_weights
+from experiments.weight_sharing.stages import load_problem
+from symbnn import evaluate, io, sharing, tree
 from symbnn.inference.recipe import Recipe
 
 DEBUG = configs.STUDIES["weight_sharing"].configs["debug"][1]
@@ -35,7 +36,7 @@ def changed(config=DEBUG, **parts):
 
 @pytest.fixture(scope="module")
 def problem():
-    return Problem(DEBUG, 0)
+    return load_problem(DEBUG, 0)
 
 
 @pytest.fixture
@@ -101,7 +102,7 @@ def test_scores_against_other_data_are_those_of_scikit_learn(problem):
     params = problem.model.init(jax.random.key(1))
     params = jax.tree.map(lambda leaf: 3 * leaf, params)
     noise = jax.random.uniform(jax.random.key(2), (80, 64))
-    found = weight_sharing_scores.scores(problem, params, noise)
+    found = scores.scores(problem, params, noise)
     network = tree.stack([params])
     inside, other = (
         np.asarray(evaluate.predict(problem.model.apply, network, inputs)).max(axis=1)
@@ -115,17 +116,6 @@ def test_scores_against_other_data_are_those_of_scikit_learn(problem):
     assert found["fpr85"] == pytest.approx(false[np.argmax(true >= 0.85)], abs=1e-6)
 
 
-def test_other_data_come_from_the_config_and_must_have_the_same_shape(problem):
-    assert problem.outside() is None
-    inside = Problem(changed(judging={"outside": "digits"}), 0)
-    assert inside.outside().shape == (50, 64)
-    inside.data = inside.data._replace(input_shape=(8, 8, 1))
-    with pytest.raises(
-        ValueError, match=r"--judging.outside digits has inputs of shape \(64,\); expected \(8, 8, 1\)"
-    ):
-        inside.outside()
-
-
 @pytest.mark.slow
 def test_merging_again_in_training_leaves_fewer_components_and_the_same_outliers(imported, tmp_path):
     config, _ = imported
@@ -133,13 +123,14 @@ def test_merging_again_in_training_leaves_fewer_components_and_the_same_outliers
     config = changed(config, training=again, refining={"distance": 1e-3}, clustering={"num_components": 30})
     study.run(changed(config, stages=("pretrain", "stochastic", "gmm", "refine", "train")), tmp_path / "run")
     refined, trained = (
-        io.load_tree(tmp_path / "run" / "stages" / f"{name}.safetensors")[0] for name in ("refine", "train")
+        io.load_tree(tmp_path / "run" / "stages" / f"{name}.safetensors", classes=CLASSES)[0]
+        for name in ("refine", "train")
     )
     shared = trained["shared"]
     assert trained["losses"].shape == (3,)
-    assert 1 <= len(shared["means"]) <= len(refined["mixture"]["means"])
-    assert shared["labels"].max() < len(shared["means"])
-    np.testing.assert_array_equal(shared["outlier_indices"], np.flatnonzero(refined["labels"] < 0))
+    assert 1 <= len(shared.means) <= len(refined.mixture.means)
+    assert shared.labels.max() < len(shared.means)
+    np.testing.assert_array_equal(shared.outlier_indices, np.flatnonzero(refined.labels < 0))
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(shared))
 
 
@@ -185,16 +176,3 @@ def test_files_that_are_no_state_dict_are_named_and_run_no_code(problem, tmp_pat
             import_weights(problem.model, "mlp", str(path))
     with pytest.raises(ValueError, match=r"leaf 'hidden/bias' of .* has non-finite numbers"):
         import_weights(problem.model, "mlp", str(wrong))
-
-
-def test_colours_are_scaled_and_images_of_another_set_as_the_network_sees_its_own(monkeypatch):
-    def uniform(name, **_):
-        split = data.Split(np.full((4, 32, 32, 3), 0.5, np.float32), np.arange(4, dtype=np.int32))
-        return data.Dataset(name, split, split, 10, (32, 32, 3))
-
-    monkeypatch.setattr(data, "load", uniform)
-    config = changed(data={"name": "imagenet"}, model={"name": "lenet"}, judging={"outside": "svhn"})
-    problem = Problem(config, 0)
-    expected = (0.5 - np.array([0.485, 0.456, 0.406])) / np.array([0.229, 0.224, 0.225])
-    for images in (problem.target.data.inputs, problem.inputs, problem.outside()):
-        np.testing.assert_allclose(images[0, 0, 0], expected, rtol=1e-5)

@@ -1,0 +1,116 @@
+"""Problem and methods of the study of posterior quality, every method as equally many networks.
+
+All methods start from the same trained networks, the modes: the one-mode version from one of them, the
+multi-mode version from `num_modes` of them, with `num_samples` networks drawn from either.
+"""
+
+import jax
+
+from configs.posterior_quality import PosteriorQuality
+from experiments.common import methods
+from experiments.common.problem import Problem, load
+from experiments.harness.rundir import Run
+from symbnn import keys, tree
+from symbnn.inference import Fit
+from symbnn.posteriors import Empirical
+from symbnn.types import Key, Samples
+
+NEED_A_DENSITY = ("dropout", "variational", "laplace", "sghmc", "hmc")
+"""Methods that refuse a network whose outputs depend on the rest of the batch."""
+
+
+def load_problem(config: PosteriorQuality) -> Problem:
+    """The problem of a config; `ValueError` for settings that do not go together."""
+    if config.num_samples % config.num_modes or config.num_single > config.num_modes:
+        raise ValueError(
+            f"--num-modes must divide --num-samples {config.num_samples} and be at least --num-single "
+            f"{config.num_single}, got {config.num_modes}"
+        )
+    network = config.network
+    problem = load(
+        config,
+        network.name,
+        hidden=network.hidden,
+        width=network.width,
+        prior_scale=network.prior_scale,
+        num_held_out=config.num_validation,
+    )
+    refused = [name for name in config.methods if name in NEED_A_DENSITY]
+    if problem.has_batch_statistics and refused:
+        raise ValueError(
+            f"--methods {' '.join(refused)}: these need a likelihood of every example, which {network.name} "
+            "does not have because of its batch normalisation; choose swag alone, or another network"
+        )
+    return problem
+
+
+def train(problem: Problem, run: Run) -> dict[str, Samples]:
+    """Reference, deep ensemble and one more network, which the others are aligned to: all independent."""
+    settings, num = problem.config.training, problem.config.num_samples
+    networks = methods.ensemble(
+        keys.named(problem.key, "networks"),
+        problem.target,
+        settings,
+        num_members=2 * num + 1,
+        optimizer=settings.optimizer,
+        schedule="cosine",
+        members_per_block=settings.members_per_block,
+        sink=run.chunks("trained"),
+    ).posterior.samples
+    return {
+        "reference": tree.take(networks, slice(0, num)),
+        "ensemble": tree.take(networks, slice(num, 2 * num)),
+        "anchor": tree.take(networks, 2 * num),
+    }
+
+
+def fit(problem: Problem, name: str, modes: Samples) -> dict[str, Samples]:
+    """Networks of both versions: `one` has axes (mode, sample, ...), `many` (sample, ...)."""
+    key = keys.named(problem.key, name)
+    single_keys = keys.indexed(keys.named(key, "one"), 0, problem.config.num_single)
+    one = [
+        _draw(problem, name, single_key, tree.take(modes, slice(index, index + 1)))
+        for index, single_key in enumerate(single_keys)
+    ]
+    return {"one": tree.stack(one), "many": _draw(problem, name, keys.named(key, "many"), modes)}
+
+
+def sample_reference(problem: Problem, run: Run) -> Fit:
+    """HMC chains from fresh networks: the second reference, which knows nothing of the trained ones.
+
+    From draws of the prior a chain of twenty did not move at a step size that suits all others.
+    """
+    key, num_chains = keys.named(problem.key, "chains"), problem.config.hmc.num_reference_chains
+    starts = jax.vmap(problem.model.init)(keys.indexed(keys.named(key, "starts"), 0, num_chains))
+    return _chains(problem, key, starts, sink=run.chunks("chains"))
+
+
+def _draw(problem: Problem, name: str, key: Key, modes: Samples) -> Samples:
+    """`num_samples` networks from the equal mixture over all modes."""
+    if name == "hmc":
+        return _chains(problem, key, modes).posterior.samples
+    posterior = methods.around_modes(key, problem.target, name, problem.config, modes)
+    # Draws of chains are the networks; any other law is drawn from.
+    if isinstance(posterior, Empirical):
+        return posterior.samples
+    return posterior.sample(key, problem.config.num_samples)
+
+
+def _chains(problem: Problem, key: Key, starts: Samples, *, sink: object = None) -> Fit:
+    """A chain from every start, together with `num_samples` networks."""
+    settings, num = problem.config.hmc, problem.config.num_samples
+    num_chains = tree.num_samples(starts)
+    if num % num_chains:
+        raise ValueError(
+            f"--hmc.num-reference-chains must divide --num-samples, got {num_chains} chains, {num} samples"
+        )
+    return methods.hmc(
+        key,
+        problem.target,
+        settings,
+        num_chains=num_chains,
+        num_samples=num // num_chains,
+        thinning=settings.thinning,
+        initial=starts,
+        sink=sink,
+    )
