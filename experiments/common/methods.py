@@ -1,16 +1,66 @@
-"""The stages that studies share: data and target, HMC, ensemble, VI, alignment."""
+"""The stages that studies share: data and target, optimisers, HMC, ensemble, VI, alignment."""
 
+import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from configs.parts import Compact, Data, Ensemble, Network, Sampler, Variational
 from experiments.common import problem as problems
 from experiments.harness import progress
 from symbnn import density, inference, io, keys, models, symmetry
 from symbnn.types import Samples
+
+OPTIMIZERS: dict[str, Callable[[Any, float], optax.GradientTransformation]] = {
+    "sgd": lambda rate, momentum: optax.sgd(rate),
+    "momentum": lambda rate, momentum: optax.sgd(rate, momentum=momentum),
+    "nesterov": lambda rate, momentum: optax.sgd(rate, momentum=momentum, nesterov=True),
+    "adam": lambda rate, momentum: optax.adam(rate),
+}
+"""(learning rate or schedule, momentum) -> optimiser."""
+
+
+def optimizer(settings: Any, steps_per_epoch: int, **changes: Any) -> optax.GradientTransformation:
+    """The optimiser that a config's `settings` describe, with `changes` to them: equal settings, one object.
+
+    Read are `optimizer` (default `adam`), `learning_rate`, `momentum` (0.9), `schedule` (`constant`, `cosine`
+    over `num_epochs`, or `step` with a tenth of the rate after each of `milestones`, in epochs).
+    """
+
+    def setting(name: str, default: Any = None) -> Any:
+        return changes.get(name, getattr(settings, name, default))
+
+    milestones = tuple(epoch * steps_per_epoch for epoch in setting("milestones", ()))
+    return _optimizer(
+        setting("optimizer", "adam"),
+        setting("learning_rate"),
+        setting("momentum", 0.9),
+        setting("schedule", "constant"),
+        setting("num_epochs") * steps_per_epoch,
+        milestones,
+    )
+
+
+# Cached, because compiled training steps are known by the object.
+@functools.cache
+def _optimizer(
+    name: str, rate: float, momentum: float, schedule: str, num_steps: int, milestones: tuple[int, ...]
+) -> optax.GradientTransformation:
+    schedules = {
+        "constant": lambda: optax.constant_schedule(rate),
+        "cosine": lambda: optax.cosine_decay_schedule(rate, num_steps),
+        "step": lambda: optax.piecewise_constant_schedule(rate, dict.fromkeys(milestones, 0.1)),
+    }
+    return OPTIMIZERS[name](schedules[schedule](), momentum)
+
+
+def steps_per_epoch(target: density.Target, batch_size: int) -> int:
+    """Whole minibatches in the data, at least one."""
+    return max(1, (target.num_data or 0) // batch_size)
 
 
 class Settings(Protocol):
@@ -75,7 +125,7 @@ def train_ensemble(problem: Problem) -> dict[str, Any]:
             num_members=settings.num_members,
             epochs=settings.num_epochs,
             batch_size=settings.batch_size,
-            learning_rate=settings.learning_rate,
+            optimizer=optimizer(settings, steps_per_epoch(problem.target, settings.batch_size)),
             progress=show,
         )
         fit = method(keys.named(problem.key, "ensemble"), problem.target)
@@ -89,7 +139,7 @@ def fit_variational(problem: Problem, *, reparametrisation: str = "local") -> di
         method = inference.variational(
             epochs=settings.num_epochs,
             batch_size=settings.batch_size,
-            learning_rate=settings.learning_rate,
+            optimizer=optimizer(settings, steps_per_epoch(problem.target, settings.batch_size)),
             initial_std=settings.initial_std,
             reparametrisation=reparametrisation,
             progress=show,

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from configs.parts import Data, Network
 from configs.training import Training
 from experiments.common import problem as problems
+from experiments.common.methods import optimizer
 from experiments.harness import progress
 from symbnn import data, density, evaluate, inference, models
 from symbnn.types import Key, Params, Samples
@@ -77,9 +78,7 @@ def train(
             num_members=len(jax.tree.leaves(starts)[0]),
             epochs=training.num_epochs,
             batch_size=training.batch_size,
-            optimizer=training.optimizer,
-            learning_rate=training.learning_rate,
-            momentum=training.momentum,
+            optimizer=optimizer(training, 1),
             objective="mle",
             initial=starts,
             members_per_block=training.members_per_block,

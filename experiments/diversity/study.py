@@ -16,6 +16,7 @@ import numpy as np
 
 from configs.diversity import Diversity
 from experiments.common import problem as problems
+from experiments.common.methods import optimizer, steps_per_epoch
 from experiments.diversity import figures
 from experiments.harness import progress
 from experiments.harness.present import present
@@ -80,16 +81,13 @@ def _train(config: Diversity, problem: Problem) -> dict[str, Any]:
     """The ensemble, and the orders of the units of the first layer through its training."""
     training = config.training
     epochs = tuple(range(training.epochs_between, training.num_epochs + 1, training.epochs_between))
+    steps = steps_per_epoch(problem.target, training.batch_size)
     with progress.show() as show:
         method = inference.ensemble(
             num_members=config.num_networks,
             epochs=training.num_epochs,
             batch_size=training.batch_size,
-            optimizer="momentum",
-            learning_rate=training.learning_rate,
-            momentum=training.momentum,
-            schedule="step",
-            milestones=training.milestones,
+            optimizer=optimizer(training, steps, optimizer="momentum", schedule="step"),
             objective="mle",
             snapshots=epochs,
             progress=show,

@@ -14,6 +14,7 @@ import numpy as np
 
 from configs.model_zoo import ModelZoo
 from experiments.common import problem as problems
+from experiments.common.methods import optimizer
 from experiments.common.problem import Problem
 from experiments.harness import progress
 from experiments.harness.present import present
@@ -68,9 +69,7 @@ def train_shard(
             num_members=num_networks,
             epochs=config.num_epochs,
             batch_size=config.batch_size,
-            optimizer=config.optimizer,
-            learning_rate=config.learning_rate,
-            momentum=config.momentum,
+            optimizer=optimizer(config, 1),
             objective="mle",
             progress=show,
         )

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 
 from configs.posterior_quality import PosteriorQuality
+from experiments.common.methods import optimizer, steps_per_epoch
 from experiments.harness import progress
 from experiments.posterior_quality.problem import Problem
 from symbnn import inference, io, keys, tree
@@ -27,12 +28,12 @@ def train(problem: Problem, chunks: Path) -> dict[str, Samples]:
             num_members=2 * num + 1,
             epochs=settings.num_epochs,
             batch_size=settings.batch_size,
-            optimizer=settings.optimizer,
-            learning_rate=settings.learning_rate,
-            schedule="cosine",
+            optimizer=optimizer(
+                settings, steps_per_epoch(problem.target, settings.batch_size), schedule="cosine"
+            ),
             members_per_block=settings.members_per_block,
             progress=show,
-            sink=io.ChunkStore(chunks),
+            checkpoint=io.TrainingStore(chunks),
         )
         networks = method(keys.named(problem.key, "networks"), problem.target).posterior.samples
     return {
@@ -116,7 +117,7 @@ def _dropout(config: PosteriorQuality, num_draws: int, show: Any) -> ModeMethod:
         masks_per_batch=config.dropout.masks_per_batch,
         epochs=config.dropout.num_epochs,
         batch_size=config.training.batch_size,
-        learning_rate=config.dropout.learning_rate,
+        optimizer=optimizer(config.dropout, 1, optimizer="adam"),
         progress=show,
     )
 
@@ -125,7 +126,7 @@ def _variational(config: PosteriorQuality, num_draws: int, show: Any) -> ModeMet
     return inference.variational(
         epochs=config.variational.num_epochs,
         batch_size=config.variational.batch_size,
-        learning_rate=config.variational.learning_rate,
+        optimizer=optimizer(config.variational, 1),
         initial_std=config.variational.initial_std,
         progress=show,
     )
@@ -135,7 +136,7 @@ def _swag(config: PosteriorQuality, num_draws: int, show: Any) -> ModeMethod:
     return inference.swag(
         rank=config.swag.rank,
         epochs=config.swag.num_epochs,
-        learning_rate=config.swag.learning_rate,
+        optimizer=optimizer(config.swag, 1, optimizer="momentum"),
         pretrain_epochs=0,
         batch_size=config.training.batch_size,
         progress=show,

@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import optax
 
 from configs.scaling_symmetry import Law
+from experiments.common.methods import OPTIMIZERS
 from symbnn import density, keys, symmetry
 from symbnn.inference.epochs import has_convolution
-from symbnn.inference.recipe import OPTIMIZERS, Recipe
 from symbnn.models import Model
 from symbnn.symmetry.gauges.mass import flow, squares, terms
 from symbnn.types import Key, Params, Samples
@@ -70,7 +70,9 @@ def sweep(
     starts = jax.jit(jax.vmap(model.init))(member_keys)
     ends = _train(
         model.apply,
-        Recipe(1, batch_size, optimizer, momentum=momentum),
+        optimizer,
+        momentum,
+        batch_size,
         law.num_steps,
         (1.0 - momentum) * rates.ravel(),
         decays.ravel(),
@@ -82,10 +84,12 @@ def sweep(
     return left.reshape(rates.shape)
 
 
-@partial(jax.jit, static_argnames=("apply", "recipe", "num_steps"))
+@partial(jax.jit, static_argnames=("apply", "optimizer", "momentum", "batch_size", "num_steps"))
 def _train(
     apply: Any,
-    recipe: Recipe,
+    optimizer: str,
+    momentum: float,
+    batch_size: int,
     num_steps: int,
     rates: jax.Array,
     decays: jax.Array,
@@ -98,7 +102,7 @@ def _train(
     num_images = batch.inputs.shape[0]
 
     def one(rate: jax.Array, decay: jax.Array, key: Key, start: Params) -> Params:
-        optimizer = OPTIMIZERS[recipe.optimizer](rate, recipe)
+        descent = OPTIMIZERS[optimizer](rate, momentum)
 
         def loss(params: Params, chosen: density.Batch) -> jax.Array:
             squared = sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(params))
@@ -107,13 +111,13 @@ def _train(
         def step(carry: tuple[Params, Any], index: jax.Array) -> tuple[tuple[Params, Any], None]:
             params, state = carry
             chosen = batch
-            if recipe.batch_size < num_images:
-                rows = jax.random.choice(jax.random.fold_in(key, index), num_images, (recipe.batch_size,))
+            if batch_size < num_images:
+                rows = jax.random.choice(jax.random.fold_in(key, index), num_images, (batch_size,))
                 chosen = density.Batch(batch.inputs[rows], batch.targets[rows])
-            updates, state = optimizer.update(jax.grad(loss)(params, chosen), state, params)
+            updates, state = descent.update(jax.grad(loss)(params, chosen), state, params)
             return (optax.apply_updates(params, updates), state), None
 
-        (end, _), _ = jax.lax.scan(step, (start, optimizer.init(start)), jnp.arange(num_steps))
+        (end, _), _ = jax.lax.scan(step, (start, descent.init(start)), jnp.arange(num_steps))
         return end
 
     everyone = (rates, decays, member_keys, starts)

@@ -16,6 +16,7 @@ import numpy as np
 
 from configs.scaling_symmetry import ScalingSymmetry
 from experiments.common import problem as problems
+from experiments.common.methods import optimizer
 from experiments.common.problem import Problem
 from experiments.harness import progress
 from experiments.harness.present import present
@@ -56,9 +57,7 @@ def _train(config: ScalingSymmetry, problem: Problem) -> dict[str, Samples]:
             num_members=settings.num_networks,
             epochs=settings.num_epochs,
             batch_size=settings.batch_size,
-            optimizer=settings.optimizer,
-            learning_rate=settings.learning_rate,
-            momentum=settings.momentum,
+            optimizer=optimizer(settings, 1),
             initial=starts,
             progress=show,
         )

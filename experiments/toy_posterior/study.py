@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from configs.toy_posterior import ToyPosterior
+from experiments.common.methods import optimizer
 from experiments.harness import progress
 from experiments.harness.present import present
 from experiments.harness.rundir import Run, open_run
@@ -58,8 +59,7 @@ def _train(config: ToyPosterior, model: models.Model, points: data.Split) -> dic
             num_members=config.num_networks,
             epochs=config.num_epochs,
             batch_size=config.batch_size,
-            optimizer="sgd",
-            learning_rate=config.learning_rate,
+            optimizer=optimizer(config, 1, optimizer="sgd"),
             objective="mle",
             members_per_block=config.members_per_block,
             progress=show,

@@ -11,6 +11,8 @@ from jaxtyping import Array
 
 from configs.weight_sharing import WeightSharing
 from configs.weight_sharing.parts import Pretraining, SharedNetwork
+from experiments.common import methods
+from experiments.common.methods import steps_per_epoch
 from experiments.weight_sharing.augmentation import Augmented, Change, Crop, Flip, Jitter, Shift
 from symbnn import data, density, io, models, tree
 from symbnn.data import Split, Streamed
@@ -51,13 +53,10 @@ class Problem:
     def recipe(self, epochs: int, learning_rate: float, optimizer: str = "adam") -> Recipe:
         """A recipe with the batch size and schedule of the config."""
         settings = self.config.pretraining
-        return Recipe(
-            epochs,
-            min(settings.batch_size, self.target.num_data),
-            optimizer,
-            learning_rate,
-            schedule=settings.schedule,
-        )
+        batch_size = min(settings.batch_size, len(self.target.data.targets))
+        steps = steps_per_epoch(self.target, batch_size)
+        changes = {"num_epochs": epochs, "learning_rate": learning_rate, "optimizer": optimizer}
+        return Recipe(epochs, batch_size, methods.optimizer(settings, steps, **changes))
 
     def wrap(self, loss: Loss) -> Loss:
         """The loss with augmented batches, if the config asks for it."""

@@ -18,12 +18,12 @@ import jax
 import jax.numpy as jnp
 from blackjax.mcmc.hmc import HMCState
 
-from symbnn.density import Target
+from symbnn.density import LogDensity, Target
 from symbnn.inference import adaptation, driver
 from symbnn.inference.base import Fit, Method, ProgressCallback, Sink
 from symbnn.inference.chains import EVERYWHERE, Placement
 from symbnn.inference.energy_variance import energy_variance as energy_variance_tuner
-from symbnn.inference.kernels import ChainDensity, Info, Kernel, PositionState, Tuning, is_divergence
+from symbnn.inference.kernels import Info, Kernel, PositionState, Tuning, is_divergence
 from symbnn.inference.settings import Run, check_positive
 from symbnn.inference.storage import IN_MEMORY, Storage
 from symbnn.types import Key, Params, Samples
@@ -61,18 +61,7 @@ def mclmc(
     `length=None`: unadjusted, the spread √Σ_i var(w_i) seen in the burn-in; adjusted, π σ √(T d) / 2.
     See `settings.Run` for the settings of all samplers and `driver.run` for the diagnostics.
     """
-    run = Run(
-        num_chains=num_chains,
-        num_samples=num_samples,
-        num_burnin=num_burnin,
-        thinning=thinning,
-        chunk_size=chunk_size,
-        initial=initial,
-        placement=placement,
-        storage=storage,
-        progress=progress,
-        sink=sink,
-    )
+    run = Run.of(locals())
     variance = ENERGY_VARIANCE if energy_variance is None else energy_variance
     _check(step_size, length, kernel, variance)
     adaptation.require_adapting(
@@ -106,10 +95,10 @@ def unadjusted_kernel() -> Kernel:
     """One step of the dynamics."""
     transition = blackjax.mclmc.build_kernel()
 
-    def init(key: Key, params: Params, density: ChainDensity) -> Any:
+    def init(key: Key, params: Params, density: LogDensity) -> Any:
         return blackjax.mclmc.init(params, density, key)
 
-    def step(key: Key, state: Any, tuning: Tuning, density: ChainDensity) -> tuple[Any, Info]:
+    def step(key: Key, state: Any, tuning: Tuning, density: LogDensity) -> tuple[Any, Info]:
         new, info = transition(key, state, density, 1.0, tuning.length, tuning.step_size)
         return new, Info(
             acceptance=info.nonans.astype(jnp.float32),
@@ -130,11 +119,11 @@ def adjusted_kernel(max_num_steps: int) -> Kernel:
     """
     transition = blackjax.adjusted_mclmc.build_kernel()
 
-    def init(key: Key, params: Params, density: ChainDensity) -> PositionState:
+    def init(key: Key, params: Params, density: LogDensity) -> PositionState:
         return PositionState(params)
 
     def step(
-        key: Key, state: PositionState, tuning: Tuning, density: ChainDensity
+        key: Key, state: PositionState, tuning: Tuning, density: LogDensity
     ) -> tuple[PositionState, Info]:
         key_steps, key_move = jax.random.split(key)
         average = jnp.clip(tuning.length / tuning.step_size, 1.0, max_num_steps)

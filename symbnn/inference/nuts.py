@@ -16,12 +16,13 @@ from blackjax.mcmc.metrics import Metric
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
-from symbnn.density import Target
+from symbnn.density import LogDensity, Target
+from symbnn.density.parts import total
 from symbnn.inference import adaptation, driver
 from symbnn.inference.base import Fit, Method, ProgressCallback, Sink
 from symbnn.inference.chains import EVERYWHERE, Placement
 from symbnn.inference.hmc import sample_momentum
-from symbnn.inference.kernels import ChainDensity, Info, Kernel, PositionState, Tuning, total
+from symbnn.inference.kernels import Info, Kernel, PositionState, Tuning
 from symbnn.inference.settings import Run, check_positive
 from symbnn.inference.storage import IN_MEMORY, Storage
 from symbnn.types import Key, Params, Samples
@@ -51,18 +52,7 @@ def nuts(
     most 2^`max_doublings` steps.
     See `settings.Run` for the settings of all samplers and `driver.run` for the diagnostics.
     """
-    run = Run(
-        num_chains=num_chains,
-        num_samples=num_samples,
-        num_burnin=num_burnin,
-        thinning=thinning,
-        chunk_size=chunk_size,
-        initial=initial,
-        placement=placement,
-        storage=storage,
-        progress=progress,
-        sink=sink,
-    )
+    run = Run.of(locals())
     check_positive(step_size=step_size)
     adaptation.require_adapting(step_size, mass=mass, target_acceptance=target_acceptance)
     if max_doublings < 1:
@@ -90,11 +80,11 @@ def build_kernel(*, max_doublings: int = 10) -> Kernel:
     """The Markov kernel."""
     transition = blackjax.nuts.build_kernel()
 
-    def init(key: Key, params: Params, density: ChainDensity) -> PositionState:
+    def init(key: Key, params: Params, density: LogDensity) -> PositionState:
         return PositionState(params)
 
     def step(
-        key: Key, state: PositionState, tuning: Tuning, density: ChainDensity
+        key: Key, state: PositionState, tuning: Tuning, density: LogDensity
     ) -> tuple[PositionState, Info]:
         likelihood, gradient = density.likelihood_and_gradient(state.position)
         relative = density.relative_to(state.position, likelihood)

@@ -24,7 +24,7 @@ from blackjax.sgmcmc import diffusions
 from jaxtyping import Array
 
 from symbnn import keys
-from symbnn.density import Batch, Target, has_batch_statistics, refuse_batch_statistics
+from symbnn.density import Batch, Target, has_batch_statistics, refuse_batch_statistics, tempered
 from symbnn.inference.base import Progress, ProgressCallback
 from symbnn.inference.multimode import ModeMethod
 from symbnn.inference.recipe import check_count
@@ -215,6 +215,8 @@ def _gradient(problem: Problem, batch_size: int, key: Key, params: Params, data:
     def log_density(params: Params) -> Array:
         outputs = problem.model.apply(params, data.inputs[indices])
         log_likelihood = jnp.mean(problem.likelihood.log_prob(outputs, data.targets[indices]))
-        return (problem.num_data * log_likelihood + problem.prior.log_prob(params)) / problem.temperature
+        return tempered(
+            problem.num_data * log_likelihood, problem.prior.log_prob(params), problem.temperature
+        )
 
     return jax.grad(log_density)(params)

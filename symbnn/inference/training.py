@@ -18,11 +18,12 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from symbnn import tree
-from symbnn.density import Batch, Target, has_batch_statistics
-from symbnn.inference.base import Progress, ProgressCallback, Sink
-from symbnn.inference.epochs import Loss, TrainingState, advance, initial_state
-from symbnn.inference.recipe import Recipe
-from symbnn.inference.storage import flatten, unflatten
+from symbnn.data import Streamed
+from symbnn.density import Batch, Target, has_batch_statistics, require_network
+from symbnn.inference.base import Checkpoint, Progress, ProgressCallback
+from symbnn.inference.epochs import Loss, TrainingState, advance, initial_state, steps_on_host
+from symbnn.inference.recipe import Recipe, optimizer_checksum
+from symbnn.inference.storage import checksum, flatten, program_checksum, unflatten
 from symbnn.models.base import in_training
 from symbnn.types import Key, Params, Samples
 
@@ -57,7 +58,8 @@ class _Course(NamedTuple):
 
 
 def problem_of(target: Target) -> Problem:
-    """The static half of `target`."""
+    """The static half of `target`; `ValueError` if it is not that of a network."""
+    require_network(target)
     return Problem(target.model, target.likelihood, target.prior, target.num_data, target.temperature)
 
 
@@ -92,11 +94,65 @@ class NetworkLoss:
         return loss, split_statistics(updated)[1]
 
 
-class Checkpoint(NamedTuple):
-    """Where a training run keeps its latest state: one slot of a sink, written after every chunk."""
+class Slot(NamedTuple):
+    """The place of one stage of training in a checkpoint; without one, nothing is kept."""
 
-    sink: Sink
-    slot: int
+    checkpoint: Checkpoint | None
+    stage: str
+    fingerprint: dict[str, str]
+
+    def restore(self, course: Any) -> Any:
+        """The stored course, or the given one if nothing was stored."""
+        stored = None
+        if self.checkpoint is not None:
+            stored = self.checkpoint.read(self.stage, self.fingerprint)
+        return course if stored is None else jax.tree.map(jnp.asarray, unflatten("course", stored, course))
+
+    def keep(self, epoch: int, course: Any) -> None:
+        """Write the course after `epoch` epochs."""
+        if self.checkpoint is not None:
+            self.checkpoint.write(self.stage, epoch, self.fingerprint, flatten("course", course))
+
+
+def open_slot(
+    checkpoint: Checkpoint | None,
+    stage: str,
+    loss: Loss,
+    recipe: Recipe,
+    member_keys: Key,
+    state: TrainingState,
+    data: Batch,
+    **settings: Any,
+) -> Slot:
+    """The place of this training, which is recognised by all that decides its result."""
+    if checkpoint is None:
+        return Slot(None, stage, {})
+    one = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype),
+        (state.weights, state.statistics, member_keys),
+    )
+    batch = Batch(*(jax.ShapeDtypeStruct((recipe.batch_size, *part.shape[1:]), part.dtype) for part in data))
+    # Inputs on disk are known by a few of them: reading all may take hours.
+    inputs = (
+        data.inputs[np.arange(min(64, len(data.targets)))]
+        if isinstance(data.inputs, Streamed)
+        else data.inputs
+    )
+    known = {
+        "keys": np.asarray(jax.random.key_data(member_keys)),
+        "data": (inputs, data.targets),
+        "starts": (state.weights, state.statistics),
+    }
+    fingerprint = {
+        **{name: ", ".join(map(checksum, jax.tree.leaves(arrays))) for name, arrays in known.items()},
+        "loss": program_checksum(loss, one[0], one[1], batch, one[2]),
+        "optimizer": optimizer_checksum(recipe.optimizer, one[0]),
+        "epochs": str(recipe.epochs),
+        "batch_size": str(recipe.batch_size),
+        "jax": jax.__version__,
+        **{name: repr(value) for name, value in settings.items()},
+    }
+    return Slot(checkpoint, stage, fingerprint)
 
 
 def train(
@@ -109,27 +165,31 @@ def train(
     *,
     progress: ProgressCallback | None = None,
     checkpoint: Checkpoint | None = None,
+    slot: str | None = None,
     snapshots: tuple[int, ...] = (),
     stage: str = "training",
 ) -> Trained:
     """Train all members for `recipe.epochs`; leaves of `weights` and `statistics` have a member axis.
 
-    `snapshots`: rising epochs after which the networks are kept as well.
+    `snapshots`: rising epochs after which the networks are kept as well. With a `checkpoint` the course is
+    kept there, by default under the name of the `stage`, and a training that was stopped goes on from it.
     """
-    state = initial_state(recipe, weights, statistics, data.inputs.shape[0])
+    state = initial_state(recipe, weights, statistics)
+    kept_in = open_slot(
+        checkpoint, slot or stage, loss, recipe, member_keys, state, data, snapshots=snapshots
+    )
     none_yet = jax.tree.map(lambda leaf: leaf[:, None][:, :0], (state.weights, state.statistics))
-    course = _Course(state, jnp.zeros((tree.num_samples(weights), 0)), none_yet)
-    if checkpoint is not None:
-        course = _restore(checkpoint, course)
-    size = equal_part(recipe.epochs, *snapshots)
+    course = kept_in.restore(_Course(state, jnp.zeros((tree.num_samples(weights), 0)), none_yet))
+    # Epochs on the host are slow ones, and one by one they come out the same.
+    on_host = steps_on_host(loss, recipe, state, member_keys, data)
+    size = 1 if on_host else equal_part(recipe.epochs, *snapshots)
     for first in range(course.losses.shape[1], recipe.epochs, size):
         state, chunk = advance(loss, recipe, size, course.state, member_keys, data, first)
         kept = course.snapshots
         if first + size in snapshots:
             kept = jax.tree.map(_append, kept, (state.weights, state.statistics))
         course = _Course(state, jnp.concatenate([course.losses, chunk], axis=1), kept)
-        if checkpoint is not None:
-            checkpoint.sink.write(checkpoint.slot, flatten("course", course))
+        kept_in.keep(first + size, course)
         if progress is not None:
             bad = int(jnp.sum(state.num_nonfinite > 0))
             statistic = {"loss": float(jnp.mean(chunk[:, -1])), "members_with_nonfinite_loss": float(bad)}
@@ -142,21 +202,31 @@ def _append(kept: Array, leaf: Array) -> Array:
     return jnp.concatenate([kept, leaf[:, None]], axis=1)
 
 
-def _restore(checkpoint: Checkpoint, course: _Course) -> _Course:
-    """The stored course, or the given one if nothing was stored."""
-    stored = checkpoint.sink.read(checkpoint.slot)
-    return course if stored is None else jax.tree.map(jnp.asarray, unflatten("course", stored, course))
-
-
 def pretrain(
-    member_keys: Key, target: Target, starts: Samples, recipe: Recipe, progress: ProgressCallback | None
+    member_keys: Key,
+    target: Target,
+    starts: Samples,
+    recipe: Recipe,
+    *,
+    progress: ProgressCallback | None,
+    checkpoint: Checkpoint | None,
+    slot: str,
 ) -> tuple[Samples, dict[str, Array]]:
     """MAP training of every start, for methods that work around a mode; with its diagnostics."""
     recipe.check_data(target.num_data)
     weights, statistics = split_statistics(starts)
     loss = NetworkLoss(problem_of(target), with_prior=True)
     trained = train(
-        loss, recipe, member_keys, weights, statistics, target.data, progress=progress, stage="pretraining"
+        loss,
+        recipe,
+        member_keys,
+        weights,
+        statistics,
+        target.data,
+        progress=progress,
+        checkpoint=checkpoint,
+        slot=slot,
+        stage="pretraining",
     )
     warn_nonfinite("pretraining", trained.num_nonfinite)
     diagnostics = {"loss": trained.losses, "num_nonfinite": trained.num_nonfinite}
@@ -178,7 +248,7 @@ def warn_nonfinite(method: str, num_nonfinite: Array) -> None:
     if bad.size:
         warnings.warn(
             f"{method}: {bad.size} of {len(num_nonfinite)} members met a non-finite loss, members "
-            f"{bad[:10].tolist()}; try a smaller learning_rate",
+            f"{bad[:10].tolist()}; try an optimizer with a smaller learning rate",
             RuntimeWarning,
             stacklevel=3,
         )

@@ -22,7 +22,7 @@ from jaxtyping import Array, Float
 
 from symbnn import keys
 from symbnn.density import Batch, Target
-from symbnn.inference.base import ProgressCallback
+from symbnn.inference.base import Checkpoint, ProgressCallback
 from symbnn.inference.epochs import Loss, fetch
 from symbnn.inference.recipe import Recipe
 from symbnn.inference.training import (
@@ -127,6 +127,7 @@ def pretrain(
     initial: Params | None = None,
     wrap: Wrap | None = None,
     progress: ProgressCallback | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> tuple[Params, Array]:
     """Stage 0: one deterministic network by MAP training, with the loss of every epoch."""
     recipe.check_data(target.num_data)
@@ -134,7 +135,9 @@ def pretrain(
     check_same_shapes("initial", start, jax.eval_shape(target.model.init, key))
     loss: Loss = NetworkLoss(problem_of(target), with_prior=True)
     weights, statistics = split_statistics(start)
-    trained = train_one(key, target, loss, recipe, weights, statistics, wrap, progress, "pretraining")
+    trained = train_one(
+        key, target, loss, recipe, weights, statistics, wrap, progress, checkpoint, "pretraining"
+    )
     return join_statistics(trained.weights, trained.statistics), trained.losses
 
 
@@ -152,6 +155,7 @@ def train_stochastic(
     select: Callable[[str], bool] = is_kernel,
     wrap: Wrap | None = None,
     progress: ProgressCallback | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Stochastic:
     """Stage 1 from `initial` (a trained network; by default the model's initialisation)."""
     recipe.check_data(target.num_data)
@@ -169,7 +173,9 @@ def train_stochastic(
     loss = StochasticLoss(problem_of(target), layout, scale_map, scale_speed, kl_weight, prior_std)
     network, statistics = split_statistics(start)
     weights = {"network": network, "scales": scales}
-    trained = train_one(key, target, loss, recipe, weights, statistics, wrap, progress, "stochastic")
+    trained = train_one(
+        key, target, loss, recipe, weights, statistics, wrap, progress, checkpoint, "stochastic"
+    )
     params = join_statistics(trained.weights["network"], trained.statistics)
     return Stochastic(params, loss.stds(trained.weights["scales"]), layout, trained.losses)
 
@@ -215,6 +221,7 @@ def train_one(
     statistics: Params,
     wrap: Wrap | None,
     progress: ProgressCallback | None,
+    checkpoint: Checkpoint | None,
     stage: str,
 ) -> Trained:
     """One run of `inference.training.train`; `ValueError` if it did not stay finite."""
@@ -227,12 +234,15 @@ def train_one(
         statistics,
         target.data,
         progress=progress,
+        checkpoint=checkpoint,
         stage=stage,
     )
     warn_nonfinite(stage, trained.num_nonfinite)
     result = _without_axis(trained)
     if not bool(jnp.isfinite(result.losses[-1])):
-        raise ValueError(f"{stage}: the loss ended at {result.losses[-1]}; try a smaller learning_rate")
+        raise ValueError(
+            f"{stage}: the loss ended at {result.losses[-1]}; try an optimizer with a smaller learning rate"
+        )
     return result
 
 

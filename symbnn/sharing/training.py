@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 
 from symbnn import keys, tree
 from symbnn.density import Batch, Target, has_batch_statistics
-from symbnn.inference.base import ProgressCallback
+from symbnn.inference.base import Checkpoint, ProgressCallback
 from symbnn.inference.recipe import Recipe
 from symbnn.inference.training import Problem, problem_of
 from symbnn.models.base import in_training
@@ -87,6 +87,7 @@ def train_shared(
     train_fixed: bool = False,
     wrap: Wrap | None = None,
     progress: ProgressCallback | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> TrainedSharing:
     """Stage 3 from `shared`. `deterministic`: flat Stage-0 weights, for the prior `pretrained`.
 
@@ -99,7 +100,7 @@ def train_shared(
     loss = SharedLoss(problem_of(target), objective, scale_speed)
     weights = _trainable(shared, scale_speed, train_fixed)
     statistics = {"shared": shared, "prior": objective.tables(shared, deterministic)}
-    trained = train_one(key, target, loss, recipe, weights, statistics, wrap, progress, "sharing")
+    trained = train_one(key, target, loss, recipe, weights, statistics, wrap, progress, checkpoint, "sharing")
     result = _rebuild(trained.statistics["shared"], trained.weights, scale_speed)
     return TrainedSharing(result, trained.losses)
 
