@@ -75,8 +75,7 @@ def refine(
         key: For minibatches and draws.
         epochs: Passes over the inputs; none leaves the start as it is.
         batch_size: Inputs per step of Adam; by default 256, or all if there are fewer.
-        learning_rate: Size of the first steps, in standard deviations of the start and in log standard
-            deviations; it falls to zero by a cosine.
+        learning_rate: First size of a step, in (log) standard deviations of the start; it falls to zero.
         num_draws: Draws of every pre-activation that a prediction is averaged over.
         loss: `"cross_entropy"` or `"squared"`, between the two predictives.
         penalty: Weight of KL(q || q_r) in nats.
@@ -86,8 +85,6 @@ def refine(
     """
     check_count("epochs", epochs, least=0)
     check_count("num_draws", num_draws)
-    if not learning_rate > 0:
-        raise ValueError(f"learning_rate must be positive; got {learning_rate}")
     names.lookup(LOSSES, loss, "loss")
     if not 0 <= penalty < float("inf"):
         raise ValueError(f"penalty must be at least 0 and finite; got {penalty}")
@@ -153,6 +150,8 @@ def mixed_up(key: Key, inputs: ArrayLike, num: int) -> Float[Array, "num ..."]:
 # The same object for the same settings: compiled steps are known by it.
 @functools.cache
 def _adam(learning_rate: float, num_steps: int) -> optax.GradientTransformation:
+    if not learning_rate > 0:
+        raise ValueError(f"learning_rate must be positive; got {learning_rate}")
     return optax.adam(optax.cosine_decay_schedule(learning_rate, num_steps))
 
 

@@ -117,8 +117,7 @@ def windows(
 
     name = (
         f"windows({num_burnin}, initial_step_size={initial_step_size}, mass={mass}, "
-        f"target_acceptance={target_acceptance}, length={length}, "
-        f"length_with_mass={later})"
+        f"target_acceptance={target_acceptance}, length={length}, length_with_mass={later})"
     )
     return Tuner(name, init, update)
 

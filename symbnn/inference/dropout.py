@@ -106,9 +106,8 @@ def dropout(
             stage="dropout",
         )
         warn_nonfinite("dropout", trained.num_nonfinite)
-        diagnostics = {"loss": trained.losses, "num_nonfinite": trained.num_nonfinite}
         samples = jax.tree.map(lambda leaf: leaf[:, None], trained.weights)
-        return jax.vmap(lambda one: DroppedUnits(one, dropped, rate))(samples), diagnostics
+        return jax.vmap(lambda one: DroppedUnits(one, dropped, rate))(samples), trained.diagnostics()
 
     return ModeMethod(fit_modes, initial)
 

@@ -10,7 +10,6 @@ Members minimise, per data point,
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -76,36 +75,34 @@ def ensemble(
     check_count("members_per_block", size)
     _check_snapshots(snapshots, epochs)
 
-    def train_block(key: Key, target: Target, starts: Samples, first: int) -> Trained:
-        last = min(first + size, num_members)
-        weights, statistics = split_statistics(tree.take(starts, slice(first, last)))
-        return train(
-            NetworkLoss(problem_of(target), with_prior),
-            recipe,
-            keys.indexed(key, first, last),
-            weights,
-            statistics,
-            target.data,
-            progress=progress,
-            checkpoint=checkpoint,
-            slot=f"ensemble-{first}",
-            snapshots=snapshots,
-        )
-
     def method(key: Key, target: Target) -> Fit:
         require_network(target, "ensemble")
         recipe.check_data(target.num_data)
         starts = member_starts(key, target, num_members, initial)
-        blocks = [train_block(key, target, starts, first) for first in range(0, num_members, size)]
-        trained: Trained = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *blocks)
+        loss = NetworkLoss(problem_of(target), with_prior)
+        run = functools.partial(train, loss, recipe, data=target.data, progress=progress, snapshots=snapshots)
+        trained = _in_blocks(run, key, starts, size, checkpoint)
         warn_nonfinite("ensemble", trained.num_nonfinite)
         samples = join_statistics(trained.weights, trained.statistics)
-        diagnostics: dict[str, Any] = {"loss": trained.losses, "num_nonfinite": trained.num_nonfinite}
+        diagnostics = trained.diagnostics()
         if snapshots:
             diagnostics["snapshots"] = join_statistics(*trained.snapshots)
         return Fit(Empirical(samples, num_chains=num_members), diagnostics)
 
     return method
+
+
+def _in_blocks(
+    run: Callable[..., Trained], key: Key, starts: Samples, size: int, checkpoint: Checkpoint | None
+) -> Trained:
+    """All members, `size` at a time."""
+    blocks = []
+    for first in range(0, tree.num_samples(starts), size):
+        weights, statistics = split_statistics(tree.take(starts, slice(first, first + size)))
+        member_keys = keys.indexed(key, first, first + tree.num_samples(weights))
+        kept = {"checkpoint": checkpoint, "slot": f"ensemble-{first}"}
+        blocks.append(run(member_keys=member_keys, weights=weights, statistics=statistics, **kept))
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *blocks)
 
 
 def member_starts(key: Key, target: Target, num_members: int, initial: Samples | None) -> Samples:

@@ -21,7 +21,7 @@ from symbnn.inference import adaptation, driver
 from symbnn.inference.base import Fit, Method, ProgressCallback, Sink
 from symbnn.inference.chains import EVERYWHERE, Placement
 from symbnn.inference.kernels import Info, Kernel, Tuning, is_divergence
-from symbnn.inference.settings import Run, check_positive
+from symbnn.inference.settings import Run, check_positive, documented
 from symbnn.inference.storage import IN_MEMORY, Storage
 from symbnn.types import Key, Params, Samples
 
@@ -37,6 +37,7 @@ class HMCState(NamedTuple):
     gradient: Params
 
 
+@documented
 def hmc(
     *,
     num_chains: int = 4,
@@ -57,13 +58,17 @@ def hmc(
     progress: ProgressCallback | None = None,
     sink: Sink | None = None,
 ) -> Method:
-    """HMC over the weights of a network.
+    """HMC over the weights of a network, or over any target with a log-density.
 
-    `step_size=None` adapts it by windows in the burn-in, towards `target_acceptance` (0.8), with a diagonal
-    mass matrix if `mass` is "diagonal". `num_steps` leapfrog steps, or as many as `trajectory` / `step_size`,
-    when adapting at most `max_num_steps` (1000); `jitter` in [0, 1) makes each step size uniform on ±jitter
-    around its value.
-    See `settings.Run` for the settings of all samplers and `driver.run` for the diagnostics.
+    Args:
+        step_size: Of the leapfrog integrator; None adapts it by windows in the burn-in.
+        num_steps: Leapfrog steps per transition; None is as many as `trajectory` / `step_size`.
+        trajectory: Length of a transition; None is a quarter of the period of the prior's own oscillation.
+        jitter: In [0, 1): every step size is uniform on ±jitter around its value, which breaks periods.
+        mass: While adapting, "diagonal" finds a mass for every weight; None is "identity".
+        target_acceptance: What the adaptation aims at; None is 0.8.
+        max_num_steps: Most steps while adapting, when the step size may be tiny; None is 1000.
+        (settings of all samplers)
     """
     run = Run.of(locals())
     _check(step_size, num_steps, trajectory, jitter)

@@ -24,7 +24,7 @@ from symbnn.inference.base import Fit, Method, ProgressCallback, Sink
 from symbnn.inference.chains import EVERYWHERE, Placement
 from symbnn.inference.energy_variance import energy_variance as energy_variance_tuner
 from symbnn.inference.kernels import Info, Kernel, PositionState, Tuning, is_divergence
-from symbnn.inference.settings import Run, check_positive
+from symbnn.inference.settings import Run, check_positive, documented
 from symbnn.inference.storage import IN_MEMORY, Storage
 from symbnn.types import Key, Params, Samples
 
@@ -35,6 +35,7 @@ GRADIENTS_PER_STEP = 2
 """Of McLachlan's integrator, which takes two half steps with a gradient each."""
 
 
+@documented
 def mclmc(
     *,
     num_chains: int = 4,
@@ -54,12 +55,18 @@ def mclmc(
     progress: ProgressCallback | None = None,
     sink: Sink | None = None,
 ) -> Method:
-    """MCLMC over the weights of a network; `kernel` is "unadjusted" or "adjusted".
+    """MCLMC over the weights of a network, or over any target with a log-density.
 
-    `step_size=None` adapts it in the burn-in: unadjusted to `energy_variance` per dimension, from the first
-    value (0.5) at the start to the second (0.1) at the end; adjusted to `target_acceptance` (0.9).
-    `length=None`: unadjusted, the spread √Σ_i var(w_i) seen in the burn-in; adjusted, π σ √(T d) / 2.
-    See `settings.Run` for the settings of all samplers and `driver.run` for the diagnostics.
+    Args:
+        step_size: Of the integrator; None adapts it in the burn-in.
+        length: Over which the momentum is forgotten; None is, unadjusted, the spread √Σ_i var(w_i) seen in
+            the burn-in and, adjusted, π σ √(T d) / 2.
+        kernel: "unadjusted" takes every step, with a small bias; "adjusted" is exact.
+        energy_variance: Wanted of the unadjusted kernel, per dimension, at the start and at the end of the
+            burn-in; None is (0.5, 0.1).
+        target_acceptance: What the adaptation of the adjusted kernel aims at; None is 0.9.
+        max_num_steps: Most steps, on average, of an adjusted trajectory.
+        (settings of all samplers)
     """
     run = Run.of(locals())
     variance = ENERGY_VARIANCE if energy_variance is None else energy_variance
@@ -173,6 +180,6 @@ def _refuse_other_kernels(
 ) -> None:
     """A setting of the other kernel would be ignored."""
     if kernel == "adjusted" and energy_variance is not None:
-        raise ValueError(f"energy_variance is for kernel='unadjusted'; got {energy_variance} with 'adjusted'")
+        raise ValueError(f"energy_variance applies only to kernel='unadjusted'; got {energy_variance}")
     if kernel == "unadjusted" and target_acceptance is not None:
-        raise ValueError(f"target_acceptance is for kernel='adjusted'; got {target_acceptance}")
+        raise ValueError(f"target_acceptance applies only to kernel='adjusted'; got {target_acceptance}")

@@ -54,8 +54,6 @@ def multimode(method: Method, *, members: Method | Samples) -> Method:
     Gaussians become a `GaussianMixture`, draws one `Empirical` with the chains of every mode. Diagnostics
     have a leading mode axis, and those of `members` follow under `members/`.
     """
-    if not callable(method):
-        raise ValueError(f"method must be a function (key, target) -> Fit; got {method!r}")
     if isinstance(method, ModeMethod) and method.initial is not None:
         raise ValueError("multimode starts from its members, so the method must have no `initial` of its own")
 

@@ -23,11 +23,12 @@ from symbnn.inference.base import Fit, Method, ProgressCallback, Sink
 from symbnn.inference.chains import EVERYWHERE, Placement
 from symbnn.inference.hmc import sample_momentum
 from symbnn.inference.kernels import Info, Kernel, PositionState, Tuning
-from symbnn.inference.settings import Run, check_positive
+from symbnn.inference.settings import Run, check_positive, documented
 from symbnn.inference.storage import IN_MEMORY, Storage
 from symbnn.types import Key, Params, Samples
 
 
+@documented
 def nuts(
     *,
     num_chains: int = 4,
@@ -45,12 +46,14 @@ def nuts(
     progress: ProgressCallback | None = None,
     sink: Sink | None = None,
 ) -> Method:
-    """NUTS over the weights of a network: trajectories that end when they turn back.
+    """NUTS over the weights of a network, or over any target with a log-density.
 
-    `step_size=None` adapts it by windows in the burn-in, towards `target_acceptance` (0.8), with a diagonal
-    mass matrix unless `mass` is "identity"; a given `step_size` goes with unit masses. A trajectory has at
-    most 2^`max_doublings` steps.
-    See `settings.Run` for the settings of all samplers and `driver.run` for the diagnostics.
+    Args:
+        step_size: Of the leapfrog integrator, with unit masses; None adapts it by windows in the burn-in.
+        max_doublings: A trajectory that does not turn back ends after 2^`max_doublings` steps.
+        mass: While adapting, None and "diagonal" find a mass for every weight, "identity" leaves them at 1.
+        target_acceptance: What the adaptation aims at; None is 0.8.
+        (settings of all samplers)
     """
     run = Run.of(locals())
     check_positive(step_size=step_size)

@@ -70,14 +70,7 @@ def build(
     """The programs of a run whose chunks have at most `num_draws` draws of `thinning` transitions each."""
 
     def density_of(shard: chains.Shard) -> LogDensity:
-        log_density = target.log_density
-        # One that does not know its parts is all likelihood.
-        parts = log_density if isinstance(log_density, LogDensity) else LogDensity(log_density)
-        if not has_data_parts(target):
-            return parts
-        return dataclasses.replace(
-            parts, log_likelihood=chains.sum_over_shards(parts.log_likelihood, plan, shard)
-        )
+        return _density(target, plan, shard)
 
     def chain_key(key_data: Array, index: Array) -> Array:
         key = jax.random.wrap_key_data(key_data, impl=key_impl)
@@ -123,6 +116,17 @@ def build(
         return chain, totals, carried if storage.collect == "predictions" else draws
 
     return Programs(*(chains.map_chains(function, plan) for function in (start, advance)))
+
+
+def _density(target: Target, plan: chains.Layout, shard: chains.Shard) -> LogDensity:
+    """The target's log-density, with the sum over data where that lies."""
+    log_density = target.log_density
+    # One that does not know its parts is all likelihood.
+    parts = log_density if isinstance(log_density, LogDensity) else LogDensity(log_density)
+    if not has_data_parts(target):
+        return parts
+    over_shards = chains.sum_over_shards(parts.log_likelihood, plan, shard)
+    return dataclasses.replace(parts, log_likelihood=over_shards)
 
 
 def has_data_parts(target: Target) -> bool:

@@ -5,9 +5,9 @@ which a stopped run is recognised.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 
@@ -58,6 +58,29 @@ class Run:
         if self.chunk_size is not None and self.chunk_size < 1:
             raise ValueError(f"chunk_size must be at least 1; got {self.chunk_size}")
         check_storage(self.storage, self.sink)
+
+
+SHARED = """num_chains: Chains, each with its own start.
+        num_samples: Draws kept per chain.
+        num_burnin: Transitions per chain before the first draw, in which the tuning adapts.
+        thinning: Transitions per draw.
+        initial: One start per chain; None is the target's `init`, for a network a draw from the prior.
+        chunk_size: Draws per compiled chunk, so per report and per stored file; None is half a minute's.
+        placement: Which devices the chains run on, and whether they share one chain's data.
+        storage: What becomes of the draws: kept in memory, left in the sink, or averaged into predictions.
+        progress: Called by the host after every chunk.
+        sink: Where chunks are kept (`io.ChunkStore(directory)`), from which a stopped run goes on.
+
+    Diagnostics are those of `inference.driver.run`."""
+
+
+Factory = TypeVar("Factory", bound=Callable[..., Any])
+
+
+def documented(factory: Factory) -> Factory:
+    """A sampler whose docstring lists the settings that all samplers share."""
+    factory.__doc__ = (factory.__doc__ or "").replace("(settings of all samplers)", SHARED)
+    return factory
 
 
 def check_positive(**values: float | int | None) -> None:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import Literal
 from jaxtyping import Array
 
 from symbnn import tree
@@ -54,7 +55,7 @@ class Stored:
         for index in self.indices:
             chunk = self.sink.read(index)
             if chunk is None:
-                raise ValueError(f"Chunk {index} of the stored draws is missing; run again to compute it anew")
+                raise ValueError(f"Chunk {index} of the stored draws is missing; run again to compute it")
             yield unflatten("draws", chunk, self.template)
 
     def load(self, *, every: int = 1) -> Samples:
@@ -154,15 +155,16 @@ def program_checksum(function: Callable[..., Any], *arguments: Any) -> str:
     closed = jax.make_jaxpr(function)(*arguments)
     # Functions print with their address in this process, which is not part of what they compute.
     text = re.sub(r"0x[0-9a-f]+", "", str(closed))
-    # Arrays it closes over print as variables.
-    constants = [checksum(constant) for constant in _constants(closed)]
-    return ", ".join([f"{zlib.crc32(text.encode()):08x}", *constants])
+    # Arrays it closes over print as variables, and numbers with few digits.
+    known = [text, *(checksum(constant) for constant in _constants(closed))]
+    return f"{zlib.crc32(chr(10).join(known).encode()):08x}"
 
 
 def _constants(program: Any) -> Iterator[Any]:
-    """Arrays a jaxpr closes over, those of jaxprs inside it too: an inner `jit` keeps its own."""
+    """Arrays and numbers in a jaxpr, those of jaxprs inside it too: an inner `jit` keeps its own."""
     yield from getattr(program, "consts", ())
     for equation in getattr(program, "jaxpr", program).eqns:
+        yield from (atom.val for atom in equation.invars if isinstance(atom, Literal))
         for inner in jax.tree.leaves(list(equation.params.values()), is_leaf=_is_program):
             if _is_program(inner):
                 yield from _constants(inner)

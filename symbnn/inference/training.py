@@ -48,6 +48,10 @@ class Trained(NamedTuple):
     snapshots: tuple[Params, Params]
     """Weights and statistics after the epochs asked for; leaves have axes (member, snapshot, ...)."""
 
+    def diagnostics(self) -> dict[str, Any]:
+        """What every method that trains reports."""
+        return {"loss": self.losses, "num_nonfinite": self.num_nonfinite}
+
 
 class _Course(NamedTuple):
     """How far training has come: all that is needed to go on."""
@@ -229,8 +233,7 @@ def pretrain(
         stage="pretraining",
     )
     warn_nonfinite("pretraining", trained.num_nonfinite)
-    diagnostics = {"loss": trained.losses, "num_nonfinite": trained.num_nonfinite}
-    return join_statistics(trained.weights, trained.statistics), diagnostics
+    return join_statistics(trained.weights, trained.statistics), trained.diagnostics()
 
 
 def equal_part(total: int, *stops: int) -> int:

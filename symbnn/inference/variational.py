@@ -127,8 +127,7 @@ def variational(
         )
         warn_nonfinite("variational", trained.num_nonfinite)
         std = jax.tree.map(jnp.exp, trained.weights["log_std"])
-        diagnostics = {"loss": trained.losses, "num_nonfinite": trained.num_nonfinite}
-        return DiagonalGaussian(trained.weights["mean"], std), diagnostics
+        return DiagonalGaussian(trained.weights["mean"], std), trained.diagnostics()
 
     return ModeMethod(fit_modes, initial)
 

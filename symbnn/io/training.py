@@ -1,11 +1,13 @@
 """The state of long trainings on disk, through Orbax: the latest steps of every stage, whole or absent.
 
-A training that was killed goes on from the last step it wrote. Every step carries the fingerprint of its run
-(keys, data, starts, loss, optimiser) and a checksum of every array: what is read back is what was written,
-and of the same run, or it is refused.
+A training that was killed goes on from the last step it wrote. Orbax writes the arrays of a step and keeps
+the last few; beside them `STAGE.json` holds the fingerprint of the run (keys, data, starts, loss, optimiser)
+and checksums of all files of a step, which are compared before Orbax reads them. A step that was not yet
+entered there when the process was killed is written again.
 """
 
 import hashlib
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,17 +17,17 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from symbnn.io.chunks import refuse_other_run
-from symbnn.io.files import ArtefactError, problem
+from symbnn.io.files import parse_json, problem, write_text
 
-ADVICE = "delete it to go on from the step before, or delete the directory to start afresh"
+ADVICE = "delete the directory to start afresh"
 
 
 class TrainingStore:
     """A directory with the last `keep` steps of every stage of a training. One writer at a time."""
 
     def __init__(self, directory: str | Path, *, keep: int = 2) -> None:
-        if keep < 1:
-            raise ValueError(f"keep is the number of steps that stay on disk, at least 1; got {keep}")
+        if keep < 2:
+            raise ValueError(f"keep must be at least 2, so that one step is whole at any time; got {keep}")
         # Orbax wants absolute paths.
         self.directory, self.keep = Path(os.path.abspath(directory)), keep
 
@@ -34,42 +36,44 @@ class TrainingStore:
 
         `ArtefactError` if that step is damaged, or of a run with another fingerprint.
         """
-        directory = self.directory / stage
-        if not directory.is_dir():
+        entries = self._entries(stage)
+        if entries is None:
             return None
+        refuse_other_run(self.directory / stage, entries["fingerprint"], fingerprint)
+        step = max(entries["steps"], key=int)
+        directory, entry = self.directory / stage / step, entries["steps"][step]
+        found = _checksums(directory)
+        differing = sorted(
+            name
+            for name in found.keys() | entry["files"].keys()
+            if found.get(name) != entry["files"].get(name)
+        )
+        if differing:
+            raise problem(
+                directory / differing[0],
+                expected="the file that was written",
+                found="another one" if differing[0] in found else "nothing",
+                advice=ADVICE,
+            )
+        arrays = {name: np.zeros(shape, dtype) for name, shape, dtype in entry["arrays"]}
+        full = {name: array for name, array in arrays.items() if array.size}
         with self._manager(stage) as manager:
-            step = manager.latest_step()
-            if step is None:
-                return None
-            try:
-                about = manager.restore(step, args=ocp.args.Composite(about=ocp.args.JsonRestore()))["about"]
-                refuse_other_run(directory, about["fingerprint"], fingerprint)
-                return _restored(manager, step, about["arrays"])
-            except ArtefactError:
-                raise
-            except Exception as error:  # Orbax raises many kinds; none may pass for a good read
-                first_line = str(error).partition("\n")[0][:200]
-                raise problem(
-                    directory / str(step),
-                    expected="a whole step",
-                    found=f"{type(error).__name__}: {first_line}",
-                    advice=ADVICE,
-                ) from error
+            restored = manager.restore(int(step), args=ocp.args.StandardRestore(_numbered(full)))
+        return arrays | dict(zip(full, map(np.asarray, restored.values()), strict=True))
 
     def write(
         self, stage: str, step: int, fingerprint: Mapping[str, str], arrays: Mapping[str, np.ndarray]
     ) -> None:
         """Keep `arrays` as step `step` of `stage`: a process killed in the middle leaves the steps before."""
-        numbered = {f"{number:05d}": np.asarray(array) for number, array in enumerate(arrays.values())}
-        about = {key: _described(name, numbered[key]) for name, key in zip(arrays, numbered, strict=True)}
-        items = ocp.args.Composite(
-            # Orbax refuses arrays without elements; their shape says all.
-            arrays=ocp.args.StandardSave({key: array for key, array in numbered.items() if array.size}),
-            about=ocp.args.JsonSave({"fingerprint": dict(fingerprint), "arrays": about}),
-        )
+        arrays = {name: np.asarray(array) for name, array in arrays.items()}
+        # Orbax refuses arrays without elements; their shape says all.
+        full = {name: array for name, array in arrays.items() if array.size}
         try:
             with self._manager(stage) as manager:
-                manager.save(step, args=items, force=True)
+                if step in manager.all_steps():
+                    manager.delete(step)
+                manager.save(step, args=ocp.args.StandardSave(_numbered(full)), force=True)
+                kept = [str(each) for each in manager.all_steps()]
         except OSError as error:
             raise problem(
                 self.directory / stage,
@@ -77,6 +81,34 @@ class TrainingStore:
                 found=f"{type(error).__name__} ({error})",
                 advice="free space or choose a writable directory; the steps before it are untouched",
             ) from error
+        steps = (self._entries(stage) or {"steps": {}})["steps"]
+        steps[str(step)] = {
+            "arrays": [(name, array.shape, array.dtype.name) for name, array in arrays.items()],
+            "files": _checksums(self.directory / stage / str(step)),
+        }
+        entries = {
+            "fingerprint": dict(fingerprint),
+            "steps": {each: steps[each] for each in kept if each in steps},
+        }
+        write_text(self._path(stage), json.dumps({"checksum": _digest(entries), **entries}) + "\n")
+
+    def _entries(self, stage: str) -> dict[str, Any] | None:
+        """What is known of the steps of `stage`; None if there are none."""
+        path = self._path(stage)
+        if not path.exists():
+            return None
+        try:
+            entries = parse_json(path.read_bytes())
+            if entries.pop("checksum") != _digest(entries):
+                raise ValueError("its checksum does not match")
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise problem(
+                path, expected="a list of steps", found=f"{type(error).__name__}: {error}", advice=ADVICE
+            ) from error
+        return entries
+
+    def _path(self, stage: str) -> Path:
+        return self.directory / f"{stage}.json"
 
     def _manager(self, stage: str) -> ocp.CheckpointManager:
         """Synchronous: a step that `write` returned from is on disk."""
@@ -86,18 +118,21 @@ class TrainingStore:
         return ocp.CheckpointManager(self.directory / stage, options=options)
 
 
-def _restored(manager: ocp.CheckpointManager, step: int, about: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Arrays by name; `ValueError` for the first that is not what was written."""
-    arrays = {key: np.zeros(each["shape"], each["dtype"]) for key, each in about.items()}
-    like = {key: array for key, array in arrays.items() if array.size}
-    found = manager.restore(step, args=ocp.args.Composite(arrays=ocp.args.StandardRestore(like)))["arrays"]
-    arrays |= {key: np.asarray(array) for key, array in found.items()}
-    for key, each in about.items():
-        if _described(each["name"], arrays[key]) != each:
-            raise ValueError(f"another checksum of {each['name']!r}")
-    return {each["name"]: arrays[key] for key, each in about.items()}
+def _numbered(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """By number: a name with slashes would be a path."""
+    return {f"{number:05d}": array for number, array in enumerate(arrays.values())}
 
 
-def _described(name: str, array: np.ndarray) -> dict[str, Any]:
-    digest = hashlib.sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data).hexdigest()
-    return {"name": name, "dtype": array.dtype.name, "shape": list(array.shape), "sha256": digest}
+def _checksums(directory: Path) -> dict[str, str]:
+    """SHA-256 of every file below `directory`."""
+    files = sorted(path for path in directory.rglob("*") if path.is_file())
+    return {str(path.relative_to(directory)): _file_digest(path) for path in files}
+
+
+def _file_digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _digest(entries: Any) -> str:
+    return hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()

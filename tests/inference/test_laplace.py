@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from jax.flatten_util import ravel_pytree
 
@@ -64,7 +65,7 @@ def test_the_diagonal_is_that_of_the_precision():
 
 def test_pretraining_finds_the_mode():
     case = conjugate()
-    fit = inference.laplace(pretrain_epochs=3000, batch_size=20, learning_rate=0.03)(KEY, case.target)
+    fit = inference.laplace(pretrain_epochs=3000, batch_size=20, optimizer=optax.adam(0.03))(KEY, case.target)
     deviation = np.abs(fit.posterior.mean["out"]["kernel"][:, 0] - case.mean) / np.sqrt(
         np.diag(case.covariance)
     )

@@ -93,9 +93,12 @@ def test_chains_start_from_an_ensemble_and_stay_near_it():
         ({"length": -1.0}, "length must be positive"),
         ({"kernel": "corrected"}, "'unadjusted' or 'adjusted'"),
         ({"energy_variance": (0.5, 0.0)}, "two positive numbers"),
-        ({"energy_variance": (0.5, 0.1), "step_size": 0.1}, "energy_variance steers the adaptation"),
-        ({"energy_variance": (0.5, 0.1), "kernel": "adjusted"}, "is for kernel='unadjusted'"),
-        ({"target_acceptance": 0.9}, "is for kernel='adjusted'"),
+        (
+            {"energy_variance": (0.5, 0.1), "step_size": 0.1},
+            "energy_variance applies only when",
+        ),
+        ({"energy_variance": (0.5, 0.1), "kernel": "adjusted"}, "only to kernel='unadjusted'"),
+        ({"target_acceptance": 0.9}, "only to kernel='adjusted'"),
     ],
 )
 def test_bad_settings_are_refused(settings, message):

@@ -45,7 +45,7 @@ def test_metric_is_the_euclidean_one_less_its_mean():
     [
         ({"max_doublings": 0}, "max_doublings must be at least 1"),
         ({"step_size": 0.0}, "step_size must be positive"),
-        ({"step_size": 0.1, "mass": "diagonal"}, "only happens with step_size=None"),
+        ({"step_size": 0.1, "mass": "diagonal"}, "mass applies only when the step size adapts"),
         ({"num_samples": 0}, "num_samples must be at least 1"),
     ],
 )

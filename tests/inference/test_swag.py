@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from symbnn import density, inference, models, tree
@@ -34,7 +35,7 @@ def test_the_mean_of_a_linear_model_is_the_mode():
     case = conjugate()
     start = {"out": {"kernel": jnp.asarray(case.mean, jnp.float32)[:, None]}}
     fit = inference.swag(
-        rank=5, epochs=300, batch_size=5, learning_rate=2e-2, momentum=0.0, pretrain_epochs=0, initial=start
+        rank=5, epochs=300, batch_size=5, optimizer=optax.sgd(2e-2), pretrain_epochs=0, initial=start
     )(KEY, case.target)
     assert isinstance(fit.posterior, LowRankGaussian)
     assert fit.posterior.rank == 5
@@ -67,7 +68,7 @@ def test_nets_with_batch_statistics_and_many_modes():
 
 def test_divergence_is_said():
     with pytest.warns(RuntimeWarning, match="swag: 1 of 1 members"):
-        inference.swag(rank=2, epochs=3, batch_size=20, learning_rate=1e20, pretrain_epochs=0)(
+        inference.swag(rank=2, epochs=3, batch_size=20, optimizer=optax.sgd(1e20), pretrain_epochs=0)(
             KEY, conjugate().target
         )
 

@@ -6,6 +6,7 @@ import os
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from flax import linen as nn
 
@@ -290,9 +291,9 @@ class Normalised(nn.Module):
 )
 def test_all_stages_learn_and_the_noise_shrinks(model):
     key, target = jax.random.key(0), problem(model)
-    network, losses = sharing.pretrain(key, target, Recipe(10, 64, learning_rate=1e-2))
+    network, losses = sharing.pretrain(key, target, Recipe(10, 64, optax.adam(1e-2)))
     assert losses[-1] < losses[0]
-    stochastic = sharing.train_stochastic(key, target, Recipe(4, 64, learning_rate=1e-3), initial=network)
+    stochastic = sharing.train_stochastic(key, target, Recipe(4, 64), initial=network)
     points = stochastic.points()
     gradients = np.asarray(sharing.gradient_magnitudes(key, target, stochastic, num_batches=4, batch_size=64))
     outliers = sharing.find_outliers(points[:, 0], points[:, 1], gradients, magnitude=1.0)
@@ -306,7 +307,7 @@ def test_all_stages_learn_and_the_noise_shrinks(model):
     shared = sharing.share(stochastic.params, layout, points, refined)
     assert shared.num_outliers == clusters.outliers.mask.sum()
     assert 1 <= shared.num_components <= clusters.mixture.num_components
-    trained = sharing.train_shared(key, target, shared, Recipe(8, 64, learning_rate=1e-2), train_fixed=True)
+    trained = sharing.train_shared(key, target, shared, Recipe(8, 64, optax.adam(1e-2)), train_fixed=True)
     assert trained.losses[-1] < trained.losses[0]
     assert float(trained.shared.means[:, 1].mean()) < float(shared.means[:, 1].mean())
     before, after = (tree.named_leaves(each.fixed) for each in (shared, trained.shared))
