@@ -79,7 +79,7 @@ def test_training_with_masks_learns():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"rate": 1.0}, "rate is a probability"),
+        ({"rate": 1.0}, "rate must be a probability"),
         ({"batch_size": 10, "masks_per_batch": 4}, "masks_per_batch must divide batch_size; got 4 and 10"),
         ({"masks_per_batch": 0}, "masks_per_batch"),
         ({"units": ["hiden"], "batch_size": 10}, "unknown units 'hiden'"),
@@ -100,5 +100,5 @@ def test_a_net_without_hidden_units_cannot_drop_any():
 
 def test_a_temperature_is_refused():
     target = density.target(network(), small_network()[1], temperature=0.5)
-    with pytest.raises(ValueError, match="dropout has no temperature"):
+    with pytest.raises(ValueError, match="dropout takes a target with temperature 1 only"):
         inference.dropout(batch_size=10)(KEY, target)

@@ -144,7 +144,7 @@ def test_the_last_layer_is_found_in_the_jaxpr():
         return jax.jit(lambda h, w, b: 2.0 * (h @ w.T) + b)(hidden, params["head"], params["bias"])
 
     assert last_layer(apply, params, jnp.ones((1, 2))) == ("bias", "head")
-    with pytest.raises(ValueError, match="affine in no leaf"):
+    with pytest.raises(ValueError, match="outputs are not affine in any leaf"):
         last_layer(lambda p, x: jnp.tanh(apply(p, x)), params, jnp.ones((1, 2)))
 
 

@@ -57,7 +57,7 @@ def test_step_size_settles_where_the_energy_has_the_wanted_variance():
             tuning, state = carry
             scale = jnp.sqrt(dimension * constant * tuning.step_size**6)
             error = scale * jax.random.normal(jax.random.fold_in(key, index))
-            info = Info(jnp.ones(()), jnp.asarray(False), error, jnp.asarray(2), jnp.zeros(()))
+            info = Info(jnp.ones(()), jnp.zeros(()), jnp.asarray(False), error)
             return tuner.update(index, state, tuning, params, info)
 
         return jax.lax.fori_loop(0, 600, body, tuner.init(params))[0].step_size

@@ -57,7 +57,7 @@ def test_bad_settings_are_refused(settings, message):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"num_burnin": 0}, "needs a burn-in"),
+        ({"num_burnin": 0}, "give a step_size, or num_burnin of at least 1; got 0"),
         ({"mass": "dense"}, "mass must be 'identity' or 'diagonal'"),
         ({"target_acceptance": 1.0}, r"target_acceptance must be in \(0, 1\)"),
     ],

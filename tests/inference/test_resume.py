@@ -165,7 +165,7 @@ def test_another_network_is_another_run(finished):
     target = conjugate().target
     model = target.model._replace(apply=lambda params, inputs: target.model.apply(params, -inputs))
     other = density.target(model, target.data, likelihood=target.likelihood, chunk_size=8)
-    with pytest.raises(ValueError, match="network was"):
+    with pytest.raises(ValueError, match="its network is"):
         inference.hmc(**SETTINGS, num_samples=4, sink=ChunkStore(directory))(jax.random.key(7), other)
 
 
