@@ -185,9 +185,7 @@ def _read(session: Session, index: int, work: Work, damaged: list[str]) -> Chunk
         chunk = sink.read(index)
     except ValueError as error:
         damaged.append(str(error))
-        warnings.warn(
-            f"Chunk {index} is computed again: {error}", RuntimeWarning, stacklevel=4
-        )
+        warnings.warn(f"Chunk {index} is computed again: {error}", RuntimeWarning, stacklevel=4)
     fits = chunk is not None and chunk["info/transitions"].shape[1] == num_draws(session.settings, work)
     return chunk if distributed.everywhere(fits) else None
 

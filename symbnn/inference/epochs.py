@@ -161,14 +161,18 @@ def is_slow_in_loops(loss: Loss, recipe: Recipe, state: TrainingState, member_ke
     """Whether a step has convolutions and will run on a CPU."""
     if jax.default_backend() != "cpu":
         return False
-    one = jax.tree.map(
+    # Traced through jit, which remembers it for the same loss and shapes.
+    return has_convolution(_value.trace(loss, *step_shapes(recipe, state, member_keys, data)).jaxpr)
+
+
+def step_shapes(recipe: Recipe, state: TrainingState, member_keys: Key, data: Batch) -> tuple[Any, ...]:
+    """Shapes of what a loss is called with: one member's weights and statistics, a minibatch, a key."""
+    weights, statistics, key = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype),
         (state.weights, state.statistics, member_keys),
     )
     batch = Batch(*(jax.ShapeDtypeStruct((recipe.batch_size, *part.shape[1:]), part.dtype) for part in data))
-    weights, statistics, key = one
-    # Traced through jit, which remembers it for the same loss and shapes.
-    return has_convolution(_value.trace(loss, weights, statistics, batch, key).jaxpr)
+    return weights, statistics, batch, key
 
 
 @functools.partial(jax.jit, static_argnames="loss")

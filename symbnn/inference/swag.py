@@ -26,10 +26,10 @@ from symbnn.inference.base import Checkpoint, Progress, ProgressCallback
 from symbnn.inference.epochs import TrainingState, advance, initial_state
 from symbnn.inference.multimode import ModeMethod
 from symbnn.inference.recipe import Recipe, check_count, recipe_of, refuse_temperature
+from symbnn.inference.resume import open_slot
 from symbnn.inference.training import (
     NetworkLoss,
     join_statistics,
-    open_slot,
     pretrain,
     problem_of,
     split_statistics,

@@ -18,12 +18,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from symbnn import tree
-from symbnn.data import Streamed
 from symbnn.density import Batch, Target, has_batch_statistics, require_network
 from symbnn.inference.base import Checkpoint, Progress, ProgressCallback
 from symbnn.inference.epochs import Loss, TrainingState, advance, initial_state, steps_on_host
-from symbnn.inference.recipe import Recipe, optimizer_checksum
-from symbnn.inference.storage import checksum, flatten, program_checksum, unflatten
+from symbnn.inference.recipe import Recipe
+from symbnn.inference.resume import open_slot
 from symbnn.models.base import in_training
 from symbnn.types import Key, Params, Samples
 
@@ -96,67 +95,6 @@ class NetworkLoss:
         if self.with_prior:
             loss = loss - prior.log_prob(weights) / num_data
         return loss, split_statistics(updated)[1]
-
-
-class Slot(NamedTuple):
-    """The place of one stage of training in a checkpoint; without one, nothing is kept."""
-
-    checkpoint: Checkpoint | None
-    stage: str
-    fingerprint: dict[str, str]
-
-    def restore(self, course: Any) -> Any:
-        """The stored course, or the given one if nothing was stored."""
-        stored = None
-        if self.checkpoint is not None:
-            stored = self.checkpoint.read(self.stage, self.fingerprint)
-        return course if stored is None else jax.tree.map(jnp.asarray, unflatten("course", stored, course))
-
-    def keep(self, epoch: int, course: Any) -> None:
-        """Write the course after `epoch` epochs."""
-        if self.checkpoint is not None:
-            self.checkpoint.write(self.stage, epoch, self.fingerprint, flatten("course", course))
-
-
-def open_slot(
-    checkpoint: Checkpoint | None,
-    stage: str,
-    loss: Loss,
-    recipe: Recipe,
-    member_keys: Key,
-    state: TrainingState,
-    data: Batch,
-    **settings: Any,
-) -> Slot:
-    """The place of this training, which is recognised by all that decides its result."""
-    if checkpoint is None:
-        return Slot(None, stage, {})
-    one = jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype),
-        (state.weights, state.statistics, member_keys),
-    )
-    batch = Batch(*(jax.ShapeDtypeStruct((recipe.batch_size, *part.shape[1:]), part.dtype) for part in data))
-    # Inputs on disk are known by a few of them: reading all may take hours.
-    inputs = (
-        data.inputs[np.arange(min(64, len(data.targets)))]
-        if isinstance(data.inputs, Streamed)
-        else data.inputs
-    )
-    known = {
-        "keys": np.asarray(jax.random.key_data(member_keys)),
-        "data": (inputs, data.targets),
-        "starts": (state.weights, state.statistics),
-    }
-    fingerprint = {
-        **{name: ", ".join(map(checksum, jax.tree.leaves(arrays))) for name, arrays in known.items()},
-        "loss": program_checksum(loss, one[0], one[1], batch, one[2]),
-        "optimizer": optimizer_checksum(recipe.optimizer, one[0]),
-        "epochs": str(recipe.epochs),
-        "batch_size": str(recipe.batch_size),
-        "jax": jax.__version__,
-        **{name: repr(value) for name, value in settings.items()},
-    }
-    return Slot(checkpoint, stage, fingerprint)
 
 
 def train(
