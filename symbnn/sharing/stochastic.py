@@ -129,7 +129,10 @@ def pretrain(
     progress: ProgressCallback | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> tuple[Params, Array]:
-    """Stage 0: one deterministic network by MAP training, with the loss of every epoch."""
+    """Stage 0: one deterministic network by MAP training, with the loss of every epoch.
+
+    As all stages it goes on from a `checkpoint` (`io.TrainingStore(directory)`) if it was stopped.
+    """
     recipe.check_data(target.num_data)
     start = target.model.init(keys.named(key, "init")) if initial is None else initial
     check_same_shapes("initial", start, jax.eval_shape(target.model.init, key))

@@ -91,7 +91,8 @@ def train_shared(
 ) -> TrainedSharing:
     """Stage 3 from `shared`. `deterministic`: flat Stage-0 weights, for the prior `pretrained`.
 
-    With `train_fixed` biases and normalisation parameters are trained as well.
+    With `train_fixed` biases and normalisation parameters are trained as well. A training that was stopped
+    goes on from its `checkpoint`.
     """
     objective = Objective() if objective is None else objective
     recipe.check_data(target.num_data)

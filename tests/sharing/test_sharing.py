@@ -315,6 +315,23 @@ def test_all_stages_learn_and_the_noise_shrinks(model):
     assert changed == {name for name in before if before[name].size}
 
 
+def test_a_stopped_training_of_shared_weights_goes_on_bit_for_bit(tmp_path):
+    def run(progress=None, checkpoint=None):
+        settings = {"train_fixed": True, "progress": progress, "checkpoint": checkpoint}
+        return sharing.train_shared(jax.random.key(0), problem(MODEL), make(), Recipe(4, 64), **settings)
+
+    def stop(report):
+        if report.done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(stop, io.TrainingStore(tmp_path))
+    reports = []
+    resumed = run(reports.append, io.TrainingStore(tmp_path))
+    assert [report.done for report in reports] == [3, 4]
+    jax.tree.map(np.testing.assert_array_equal, resumed, run())
+
+
 def _none() -> Ellipses:
     return Ellipses(np.zeros(0, np.int64), np.zeros((0, 2), np.int32), np.zeros((0, 2), np.float32))
 
