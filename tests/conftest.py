@@ -26,6 +26,7 @@ CHECKED = (
     "diagnostics",
     "evaluate",
     "inference",
+    "interop",
     "io",
     "models",
     "posteriors",

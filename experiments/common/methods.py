@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import optax
 
 from configs.parts import Descent, Trajectories, Variational
 from configs.posterior_quality import PosteriorQuality
+from experiments.common.optimizers import optimizer
 from experiments.common.problem import Problem
 from experiments.harness import progress
 from experiments.harness.rundir import Run
@@ -18,7 +18,7 @@ from symbnn import inference, keys, tree
 from symbnn.density import Target
 from symbnn.inference import Fit
 from symbnn.inference.multimode import ModeMethod
-from symbnn.inference.recipe import OPTIMIZERS, Recipe
+from symbnn.inference.recipe import Recipe
 from symbnn.types import Key, Samples
 
 
@@ -39,18 +39,25 @@ def sample(problem: Problem, run: Run) -> Fit:
     )
 
 
-def train_ensemble(problem: Problem) -> Fit:
-    """MAP networks from independent starts."""
-    settings = problem.config.ensemble
-    key = keys.named(problem.key, "ensemble")
-    return ensemble(key, problem.target, settings, num_members=settings.num_members)
+def train_ensemble(problem: Problem, run: Run) -> Fit:
+    """MAP networks from independent starts; a stopped run goes on from its last epochs."""
+    return ensemble(
+        keys.named(problem.key, "ensemble"),
+        problem.target,
+        problem.config.ensemble,
+        num_members=problem.config.ensemble.num_members,
+        checkpoint=run.training("ensemble"),
+    )
 
 
-def fit_variational(problem: Problem, *, reparametrisation: str = "local") -> Fit:
-    """Mean-field Gaussian."""
-    key, settings = keys.named(problem.key, "variational"), problem.config.variational
+def fit_variational(problem: Problem, run: Run, *, reparametrisation: str = "local") -> Fit:
+    """Mean-field Gaussian; a stopped run goes on from its last epochs."""
+    key, kept = keys.named(problem.key, "variational"), run.training("variational")
     with progress.show() as show:
-        return variational(settings, show, reparametrisation=reparametrisation)(key, problem.target)
+        method = variational(
+            problem.config.variational, show, reparametrisation=reparametrisation, checkpoint=kept
+        )
+        return method(key, problem.target)
 
 
 def hmc(
@@ -86,7 +93,7 @@ def ensemble(
     settings: Descent,
     *,
     num_members: int,
-    optimizer: str = "adam",
+    optimizer_name: str = "adam",
     momentum: float = 0.9,
     schedule: str = "constant",
     milestones: tuple[int, ...] = (),
@@ -94,38 +101,45 @@ def ensemble(
     initial: Samples | None = None,
     members_per_block: int | None = None,
     snapshots: tuple[int, ...] = (),
-    sink: Any = None,
+    checkpoint: Any = None,
 ) -> Fit:
-    """Networks trained side by side."""
+    """Networks trained side by side; `milestones` are epochs."""
+    steps = steps_per_epoch(target, settings.batch_size)
     with progress.show() as show:
         method = inference.ensemble(
             num_members=num_members,
             epochs=settings.num_epochs,
             batch_size=settings.batch_size,
-            optimizer=optimizer,
-            learning_rate=settings.learning_rate,
-            momentum=momentum,
-            schedule=schedule,
-            milestones=milestones,
+            optimizer=optimizer(
+                optimizer_name,
+                settings.learning_rate,
+                momentum=momentum,
+                schedule=schedule,
+                num_steps=settings.num_epochs * steps,
+                milestones=tuple(epoch * steps for epoch in milestones),
+            ),
             objective=objective,
             initial=initial,
             members_per_block=members_per_block,
             snapshots=snapshots,
             progress=show,
-            sink=sink,
+            checkpoint=checkpoint,
         )
         return method(key, target)
 
 
-def variational(settings: Variational, show: Any, *, reparametrisation: str = "local") -> Any:
+def variational(
+    settings: Variational, show: Any, *, reparametrisation: str = "local", checkpoint: Any = None
+) -> Any:
     """Mean-field variational inference."""
     return inference.variational(
         epochs=settings.num_epochs,
         batch_size=settings.batch_size,
-        learning_rate=settings.learning_rate,
+        optimizer=optimizer("adam", settings.learning_rate),
         initial_std=settings.initial_std,
         reparametrisation=reparametrisation,
         progress=show,
+        checkpoint=checkpoint,
     )
 
 
@@ -137,16 +151,19 @@ def around_modes(key: Key, target: Target, name: str, config: PosteriorQuality, 
         return inference.multimode(method, members=modes)(key, target).posterior
 
 
-def recipe(problem: Problem, epochs: int, learning_rate: float, optimizer: str = "adam") -> Recipe:
+def recipe(problem: Problem, epochs: int, learning_rate: float, name: str = "adam") -> Recipe:
     """How a stage of weight sharing trains: with the batch size and schedule of its `pretraining`."""
     settings = problem.config.pretraining
     batch_size = min(settings.batch_size, problem.target.num_data)
-    return Recipe(epochs, batch_size, optimizer, learning_rate, schedule=settings.schedule)
+    steps = epochs * steps_per_epoch(problem.target, batch_size)
+    return Recipe(
+        epochs, batch_size, optimizer(name, learning_rate, schedule=settings.schedule, num_steps=steps)
+    )
 
 
-def descent(optimizer: str, rate: Any, momentum: float) -> optax.GradientTransformation:
-    """The optimiser of that name at a constant rate, which may be traced."""
-    return OPTIMIZERS[optimizer](rate, Recipe(1, 1, optimizer, momentum=momentum))
+def steps_per_epoch(target: Target, batch_size: int) -> int:
+    """Whole minibatches in the data, at least one."""
+    return max(1, target.num_data // batch_size)
 
 
 def _dropout(config: PosteriorQuality, num_draws: int, show: Any) -> ModeMethod:
@@ -155,7 +172,7 @@ def _dropout(config: PosteriorQuality, num_draws: int, show: Any) -> ModeMethod:
         masks_per_batch=config.dropout.masks_per_batch,
         epochs=config.dropout.num_epochs,
         batch_size=config.training.batch_size,
-        learning_rate=config.dropout.learning_rate,
+        optimizer=optimizer("adam", config.dropout.learning_rate),
         progress=show,
     )
 
@@ -164,7 +181,7 @@ def _swag(config: PosteriorQuality, num_draws: int, show: Any) -> ModeMethod:
     return inference.swag(
         rank=config.swag.rank,
         epochs=config.swag.num_epochs,
-        learning_rate=config.swag.learning_rate,
+        optimizer=optimizer("momentum", config.swag.learning_rate),
         pretrain_epochs=0,
         batch_size=config.training.batch_size,
         progress=show,

@@ -41,8 +41,8 @@ def run(config: CompactPosterior, rundir: Path | str) -> Table:
         problem = perceptron(config, prior_scale=config.inference.prior_scale)
         hmc = opened.stage("hmc", lambda: methods.sample(problem, opened))
         samples = hmc.posterior.samples
-        ensemble = opened.stage("ensemble", lambda: methods.train_ensemble(problem)).posterior.samples
-        variational = opened.stage("variational", lambda: methods.fit_variational(problem))
+        ensemble = opened.stage("ensemble", lambda: methods.train_ensemble(problem, opened)).posterior.samples
+        variational = opened.stage("variational", lambda: methods.fit_variational(problem, opened))
         to_first = opened.stage("to_first", lambda: _align_to_first(problem, samples, ensemble))
         to_mean = opened.stage("to_mean", lambda: beyond.align_to_mean(problem, samples))
         scores = opened.stage("scores", lambda: _score(problem, samples, ensemble, variational, to_first))

@@ -31,10 +31,10 @@ def run(config: CompactTrained, rundir: Path | str) -> Table:
     """All stages of the study; returns the table."""
     with open_run("compact_trained", config, rundir) as opened:
         problem = perceptron(config, prior_scale=config.inference.prior_scale)
-        ensemble = opened.stage("ensemble", lambda: methods.train_ensemble(problem)).posterior.samples
+        ensemble = opened.stage("ensemble", lambda: methods.train_ensemble(problem, opened)).posterior.samples
         variational = opened.stage(
             "variational",
-            lambda: methods.fit_variational(problem, reparametrisation=config.reparametrisation),
+            lambda: methods.fit_variational(problem, opened, reparametrisation=config.reparametrisation),
         ).posterior
         to_first = opened.stage("to_first", lambda: _align_to_first(problem, config, ensemble)).samples
         scores = opened.stage("scores", lambda: _score(problem, ensemble, to_first, variational))

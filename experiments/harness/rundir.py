@@ -58,6 +58,11 @@ class Run:
         self.note_commit(name)
         return io.ChunkStore(self.directory / "chunks" / name)
 
+    def training(self, name: str, part: str = "") -> io.TrainingStore:
+        """Where a training of the stage, or one of several, keeps its last epochs."""
+        self.note_commit(name)
+        return io.TrainingStore(self.directory / "chunks" / name / part)
+
     def note_commit(self, name: str) -> None:
         """Say that this code computes a part of the stage: its record will name all commits that did."""
         earlier, now = self._worked_on(name), self.description["git_commit"]

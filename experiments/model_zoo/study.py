@@ -68,7 +68,7 @@ def train_shard(
         problem.target,
         config,
         num_members=num_networks,
-        optimizer=config.optimizer,
+        optimizer_name=config.optimizer,
         momentum=config.momentum,
         objective="mle",
     )

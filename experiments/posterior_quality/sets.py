@@ -52,10 +52,10 @@ def train(problem: Problem, run: Run) -> dict[str, Samples]:
         problem.target,
         settings,
         num_members=2 * num + 1,
-        optimizer=settings.optimizer,
+        optimizer_name=settings.optimizer,
         schedule="cosine",
         members_per_block=settings.members_per_block,
-        sink=run.chunks("trained"),
+        checkpoint=run.training("trained"),
     ).posterior.samples
     return {
         "reference": tree.take(networks, slice(0, num)),

@@ -33,7 +33,7 @@ def run(config: PosteriorViews, rundir: Path | str) -> Table:
     """All stages of the study; returns the table."""
     with open_run("posterior_views", config, rundir) as opened:
         problem = perceptron(config, prior_scale=config.inference.prior_scale)
-        networks = opened.stage("ensemble", lambda: methods.train_ensemble(problem)).posterior.samples
+        networks = opened.stage("ensemble", lambda: methods.train_ensemble(problem, opened)).posterior.samples
         states = opened.stage("states", lambda: _states(problem, networks))
         surfaces = opened.stage(
             "surfaces", lambda: {name: _surface(problem, config, states[name]) for name in STATES}

@@ -59,8 +59,8 @@ def run(config: Pruning, rundir: Path | str) -> Table:
             return opened.stage(name, make).posterior
 
         hmc = posterior("hmc", lambda: methods.sample(problem, opened)).samples
-        ensemble = posterior("ensemble", lambda: methods.train_ensemble(problem)).samples
-        variational = posterior("variational", lambda: methods.fit_variational(problem))
+        ensemble = posterior("ensemble", lambda: methods.train_ensemble(problem, opened)).samples
+        variational = posterior("variational", lambda: methods.fit_variational(problem, opened))
         # The paper's labels, and those of the mean, which is found together with the alignment.
         relabel = partial(_relabel, problem, hmc, ensemble, variational)
         matching = config.compact.matching

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import optax
 
 from configs.scaling_symmetry import Law
-from experiments.common import methods
+from experiments.common.optimizers import OPTIMIZERS
 from symbnn import density, keys, symmetry
 from symbnn.inference.epochs import has_convolution
 from symbnn.models import Model
@@ -100,7 +100,7 @@ def _train(
     num_images = batch.inputs.shape[0]
 
     def one(rate: jax.Array, decay: jax.Array, key: Key, start: Params) -> Params:
-        optimizer = methods.descent(name, rate, momentum)
+        optimizer = OPTIMIZERS[name](rate, momentum)
 
         def loss(params: Params, chosen: density.Batch) -> jax.Array:
             squared = sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(params))

@@ -1,6 +1,7 @@
 """The stages of weight sharing, each a function of what the stages before it returned."""
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,7 @@ from experiments.harness import progress
 from experiments.weight_sharing.augmentation import augmented
 from experiments.weight_sharing.imports import import_weights
 from symbnn import keys, sharing
+from symbnn.io import TrainingStore
 from symbnn.sharing import (
     Clusters,
     Layout,
@@ -41,8 +43,8 @@ def load_problem(config: WeightSharing, seed: int) -> Problem:
     )
 
 
-def pretrain(problem: Problem) -> dict[str, Any]:
-    """Stage 0: the deterministic network, trained or imported."""
+def pretrain(problem: Problem, checkpoint: TrainingStore) -> dict[str, Any]:
+    """Stage 0: the deterministic network, trained or imported. Trainings go on from their `checkpoint`."""
     settings = problem.config.pretraining
     if settings.weights is not None:
         params = import_weights(problem.model, problem.config.model.name, settings.weights)
@@ -54,14 +56,17 @@ def pretrain(problem: Problem) -> dict[str, Any]:
             methods.recipe(problem, settings.epochs, settings.learning_rate, settings.optimizer),
             wrap=partial(augmented, problem),
             progress=show,
+            checkpoint=checkpoint,
         )
     return {"params": params, "losses": losses}
 
 
-def train_stochastic(problem: Problem, pretrained: dict[str, Any]) -> dict[str, Any]:
+def train_stochastic(
+    problem: Problem, pretrained: dict[str, Any], checkpoint: TrainingStore
+) -> dict[str, Any]:
     """Stage 1: standard deviations, and the mean absolute gradient of every weight."""
     settings = problem.config.stochastic
-    found = _stochastic(problem, pretrained, settings.kl_weight, "stochastic")
+    found = _stochastic(problem, pretrained, settings.kl_weight, "stochastic", checkpoint)
     gradients = sharing.gradient_magnitudes(
         keys.named(problem.key, "gradients"),
         problem.target,
@@ -72,13 +77,19 @@ def train_stochastic(problem: Problem, pretrained: dict[str, Any]) -> dict[str, 
     return {"network": found, "gradients": gradients}
 
 
-def train_mean_field(problem: Problem, pretrained: dict[str, Any]) -> Stochastic:
+def train_mean_field(problem: Problem, pretrained: dict[str, Any], checkpoint: TrainingStore) -> Stochastic:
     """Plain mean-field VI for as long as both stochastic stages together: full KL, nothing shared."""
-    return _stochastic(problem, pretrained, 1.0, "mean field", extra=problem.config.training.epochs)
+    extra = problem.config.training.epochs
+    return _stochastic(problem, pretrained, 1.0, "mean field", checkpoint, extra=extra)
 
 
 def _stochastic(
-    problem: Problem, pretrained: dict[str, Any], kl_weight: float, name: str, extra: int = 0
+    problem: Problem,
+    pretrained: dict[str, Any],
+    kl_weight: float,
+    name: str,
+    checkpoint: TrainingStore,
+    extra: int = 0,
 ) -> Stochastic:
     settings = problem.config.stochastic
     with progress.show() as show:
@@ -94,6 +105,7 @@ def _stochastic(
             prior_std=settings.prior_std,
             wrap=partial(augmented, problem),
             progress=show,
+            checkpoint=checkpoint,
         )
 
 
@@ -148,8 +160,9 @@ def train(
     pretrained: dict[str, Any],
     stochastic: dict[str, Any],
     shared: SharedWeights,
+    checkpoint: Callable[[str], TrainingStore],
 ) -> dict[str, Any]:
-    """Stage 3, merged again on the way if the config says so."""
+    """Stage 3, merged again on the way if the config says so; every part has its own checkpoint."""
     settings = config.training
     block = settings.merge_every or settings.epochs
     points = stochastic["network"].points()
@@ -175,6 +188,7 @@ def train(
                 train_fixed=settings.train_fixed,
                 wrap=partial(augmented, problem),
                 progress=show,
+                checkpoint=checkpoint(f"epoch{done}"),
             )
         shared = found.shared
         losses.append(np.asarray(found.losses))

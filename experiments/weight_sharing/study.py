@@ -19,6 +19,7 @@ from experiments.harness.rundir import Run, open_run
 from experiments.harness.tables import Table
 from experiments.weight_sharing import figures, scores, stages, variants
 from symbnn import sharing
+from symbnn.io import TrainingStore
 from symbnn.sharing import SharedWeights
 
 
@@ -68,13 +69,19 @@ class Seeded:
 
         return self.opened.stage(f"{name}{self.suffix}", compute if name in self.chosen else refuse)
 
+    def checkpoint(self, name: str, part: str = "") -> TrainingStore:
+        """Where a training of a stage keeps its last epochs."""
+        return self.opened.training(f"{name}{self.suffix}", part)
+
     def pretrain(self) -> Any:
         """Stage 0."""
-        return stages.pretrain(self.problem)
+        return stages.pretrain(self.problem, self.checkpoint("pretrain"))
 
     def stochastic(self) -> Any:
         """Stage 1."""
-        return stages.train_stochastic(self.problem, self.artefacts["pretrain"])
+        return stages.train_stochastic(
+            self.problem, self.artefacts["pretrain"], self.checkpoint("stochastic")
+        )
 
     def gmm(self) -> Any:
         """Stage 1b."""
@@ -89,7 +96,12 @@ class Seeded:
         """Stage 3."""
         artefacts = self.artefacts
         return stages.train(
-            self.problem, self.config, artefacts["pretrain"], artefacts["stochastic"], self.before()
+            self.problem,
+            self.config,
+            artefacts["pretrain"],
+            artefacts["stochastic"],
+            self.before(),
+            functools.partial(self.checkpoint, "train"),
         )
 
     def evaluate(self) -> Any:
@@ -97,7 +109,8 @@ class Seeded:
         artefacts = self.artefacts
         mean_field = None
         if self.config.judging.mean_field:
-            mean_field = stages.train_mean_field(self.problem, artefacts["pretrain"])
+            kept = self.checkpoint("evaluate", "mean_field")
+            mean_field = stages.train_mean_field(self.problem, artefacts["pretrain"], kept)
         return scores.columns(
             self.problem,
             artefacts["pretrain"]["params"],
@@ -127,7 +140,8 @@ def _variants(opened: Run, config: WeightSharing, first: Seeded) -> dict[str, An
             clusters = stages.cluster(problem, other, stochastic)
         refined = stages.refine(problem, other, stochastic, clusters)
         before = stages.shared_of(other, stochastic, refined)
-        after = stages.train(problem, other, artefacts["pretrain"], stochastic, before)["shared"]
+        kept = functools.partial(opened.training, f"variant_{variants.file_name(name)}")
+        after = stages.train(problem, other, artefacts["pretrain"], stochastic, before, kept)["shared"]
         return {"before": scores.scores(problem, before), "after": scores.scores(problem, after)}
 
     return {

@@ -15,12 +15,14 @@ A small loss says nothing about how near q is to the posterior: a start without 
 by shrinking to nearly one network. So `displacement` belongs beside every result.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
@@ -58,7 +60,6 @@ def refine(
     epochs: int = 100,
     batch_size: int | None = None,
     learning_rate: float = 1e-2,
-    schedule: str = "cosine",
     num_draws: int = 16,
     loss: str = "cross_entropy",
     penalty: float = 0.0,
@@ -74,8 +75,7 @@ def refine(
         key: For minibatches and draws.
         epochs: Passes over the inputs; none leaves the start as it is.
         batch_size: Inputs per step of Adam; by default 256, or all if there are fewer.
-        learning_rate: Size of a step, in standard deviations of the start and in log standard deviations.
-        schedule: Of the learning rate, see `inference.recipe`.
+        learning_rate: First size of a step, in (log) standard deviations of the start; it falls to zero.
         num_draws: Draws of every pre-activation that a prediction is averaged over.
         loss: `"cross_entropy"` or `"squared"`, between the two predictives.
         penalty: Weight of KL(q || q_r) in nats.
@@ -93,7 +93,7 @@ def refine(
     losses, num_nonfinite = jnp.zeros(0), jnp.int32(0)
     if epochs:
         size = min(BATCH_SIZE, len(data.targets)) if batch_size is None else batch_size
-        recipe = Recipe(epochs, size, learning_rate=learning_rate, schedule=schedule)
+        recipe = Recipe(epochs, size, _adam(learning_rate, max(1, epochs * (len(data.targets) // size))))
         recipe.check_data(len(data.targets))
         # Arrays that are not trained, so that another start or penalty of the same shape compiles nothing.
         constants = {"mean": posterior.mean, "std": posterior.std, "penalty": jnp.float32(penalty)}
@@ -144,6 +144,14 @@ def mixed_up(key: Key, inputs: ArrayLike, num: int) -> Float[Array, "num ..."]:
     first, second = jax.random.randint(key_pairs, (2, num), 0, len(inputs))
     share = jax.random.uniform(key_share, (num,), inputs.dtype).reshape(num, *(1,) * (inputs.ndim - 1))
     return share * inputs[first] + (1.0 - share) * inputs[second]
+
+
+# The same object for the same settings: compiled steps are known by it.
+@functools.cache
+def _adam(learning_rate: float, num_steps: int) -> optax.GradientTransformation:
+    if not learning_rate > 0:
+        raise ValueError(f"learning_rate must be positive; got {learning_rate}")
+    return optax.adam(optax.cosine_decay_schedule(learning_rate, num_steps))
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,21 @@
 
 from symbnn.density.likelihoods import Likelihood, bernoulli, categorical, gaussian, heteroscedastic
 from symbnn.density.noise import learn_noise
+from symbnn.density.parts import LogDensity, tempered
 from symbnn.density.priors import Prior, draw_like, gaussian_prior, laplace_prior
-from symbnn.density.target import Batch, Target, has_batch_statistics, refuse_batch_statistics, target
+from symbnn.density.target import (
+    Batch,
+    Target,
+    has_batch_statistics,
+    refuse_batch_statistics,
+    require_network,
+    target,
+)
 
 __all__ = [
     "Batch",
     "Likelihood",
+    "LogDensity",
     "Prior",
     "Target",
     "bernoulli",
@@ -20,5 +29,7 @@ __all__ = [
     "laplace_prior",
     "learn_noise",
     "refuse_batch_statistics",
+    "require_network",
     "target",
+    "tempered",
 ]

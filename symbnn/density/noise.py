@@ -53,11 +53,11 @@ def learn_noise(model: Any, num_targets: int, *, initial: float = 0.1) -> Any:
     shapes = jax.eval_shape(model.init, jax.random.key(0))
     if has_batch_statistics(shapes):
         raise ValueError(
-            "learn_noise needs a net without batch statistics, whose tree is its weights; got one with "
-            f"{sorted(shapes)}; an ensemble of such nets can put out log-stds itself (heteroscedastic)"
+            f"learn_noise takes networks without BatchNorm; this one has {sorted(shapes)}. Let the network "
+            "put out logarithms of standard deviations itself, with the heteroscedastic likelihood"
         )
     if LEAF in shapes:
-        raise ValueError(f"the model already has a leaf {LEAF!r}")
+        raise ValueError(f"The model already has a leaf {LEAF!r}; learn_noise was applied before")
     return model._replace(init=init, apply=apply, train=train, spec=_with_leaf(model.spec, num_targets))
 
 

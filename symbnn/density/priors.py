@@ -134,5 +134,5 @@ def _check_patterns(name: str, patterns: Mapping[str, float], leaves: Mapping[st
     for pattern in patterns:
         if pattern != "*" and not any(fnmatchcase(leaf_name, pattern) for leaf_name in leaves):
             raise ValueError(
-                f"{name} has a scale for {pattern!r}, which is no leaf; {nearest(pattern, leaves)}"
+                f"{name} has a scale for {pattern!r}, but no leaf has that name; {nearest(pattern, leaves)}"
             )

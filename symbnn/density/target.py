@@ -3,11 +3,14 @@
     log_density(w) = (Σ_i log p(y_i | f(x_i; w)) + log p(w)) / T
 
 T = 1 is the posterior, T < 1 a cold one (Wenzel et al. 2020). The sum runs over all data, chunk by chunk.
+
+A density that is no network's is a target too: `Target(init, log_density)` is enough for `hmc`, `nuts` and
+`mclmc`.
 """
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +21,7 @@ from symbnn import tree
 from symbnn.data import Streamed
 from symbnn.density.chunked import default_chunk_size, sum_over_chunks
 from symbnn.density.likelihoods import Likelihood, categorical
+from symbnn.density.parts import LogDensity
 from symbnn.density.priors import Prior, gaussian_prior
 from symbnn.types import Key, Params
 
@@ -30,21 +34,41 @@ class Batch(NamedTuple):
 
 
 class Target(NamedTuple):
-    """What inference methods see."""
+    """What inference methods see; all but `init` and `log_density` may be absent."""
 
     init: Callable[[Key], Params]
-    """A draw from the prior: the samplers' default start."""
+    """(key) -> where a chain starts; of `density.target`, a draw from the prior."""
     log_density: Callable[[Params], Array]
-    """(log-likelihood + log-prior) / temperature over the full data."""
-    log_likelihood: Callable[..., Array]
+    """(params) -> log-density up to a constant, with the temperature in it; where it is a `LogDensity`,
+    samplers use its parts."""
+    log_likelihood: Callable[..., Array] | None = None
     """(params, batch=None, weights=None) -> Σ_i weights_i log p(y_i | x_i); over all data without a batch."""
-    log_prior: Callable[[Params], Array]
-    num_data: int
-    data: Batch
-    model: Any
-    likelihood: Likelihood
-    prior: Prior
-    temperature: float
+    log_prior: Callable[[Params], Array] | None = None
+    num_data: Any = None
+    """Number of examples."""
+    data: Any = None
+    """A `Batch`."""
+    model: Any = None
+    likelihood: Any = None
+    """A `Likelihood`."""
+    prior: Any = None
+    """A `Prior`."""
+    temperature: float = 1.0
+    constrain: Callable[[Any], Any] | None = None
+    """(samples) -> the same in the coordinates of whoever wrote the density, if it is sampled in others."""
+
+
+NETWORK = ("model", "data", "num_data", "likelihood", "prior")
+
+
+def require_network(target: Target, method: str = "This method") -> None:
+    """`ValueError` unless the target is that of a network with data, as `density.target` makes it."""
+    missing = [name for name in NETWORK if getattr(target, name) is None]
+    if missing:
+        raise ValueError(
+            f"{method} works on a network and its data, but the target has no {', '.join(missing)}; make it "
+            "with density.target(model, data), or use hmc, nuts or mclmc, which need only its log_density"
+        )
 
 
 def target(
@@ -78,11 +102,6 @@ def target(
     def log_prior(params: Params) -> Float[Array, ""]:
         return prior.log_prob(_weights(params))
 
-    def log_density(params: Params) -> Float[Array, ""]:
-        if has_statistics:
-            refuse_batch_statistics()
-        return (log_likelihood(params) + log_prior(params)) / temperature
-
     def init(key: Key) -> Params:
         if has_statistics:
             return {**model.init(key), "params": prior.sample(key, shapes["params"])}
@@ -90,7 +109,11 @@ def target(
 
     return Target(
         init=init,
-        log_density=log_density,
+        log_density=(
+            refuse_batch_statistics
+            if has_statistics
+            else LogDensity(log_likelihood, prior.log_probs, float(temperature))
+        ),
         log_likelihood=log_likelihood,
         log_prior=log_prior,
         num_data=full.inputs.shape[0],
@@ -107,12 +130,12 @@ def has_batch_statistics(params: Params) -> bool:
     return isinstance(params, dict) and "batch_stats" in params
 
 
-def refuse_batch_statistics() -> None:
-    """Raise: a net that looks at its whole batch has no log-density."""
+def refuse_batch_statistics(params: Params = None) -> NoReturn:
+    """Raise: a network that looks at its whole batch has no log-density."""
     raise ValueError(
-        "a batch statistic is no likelihood: the outputs of a net with batch normalisation depend on the "
-        "whole batch, so Σ log p(y_i | x_i, w) is not defined; use a net without batch statistics "
-        "(resnet20_frn, lenet, mlp, vit) for MCMC, or an ensemble or SWAG, which take this one"
+        "Networks with BatchNorm have no per-example likelihood: their outputs depend on the whole batch, so "
+        "Σ log p(y_i | x_i, w) is not defined; use a network without batch statistics (resnet20_frn, lenet, "
+        "mlp, vit), or an ensemble or SWAG, which take this one"
     )
 
 
@@ -125,8 +148,8 @@ def _summed(model: Any, likelihood: Likelihood, full: Batch, chunk_size: int) ->
     def log_likelihood(params: Params, batch: Batch | None = None, weights: Any = None) -> Float[Array, ""]:
         if batch is None and isinstance(full.inputs, Streamed):
             raise ValueError(
-                "the inputs stay on disk, so their log-likelihood cannot be summed in one program; load them "
-                "into memory, or use a method that trains by minibatches"
+                "The inputs are streamed from disk, so their log-likelihood cannot be summed in one program; "
+                "load them into memory, or use a method that trains by minibatches (ensemble, swag, ...)"
             )
         inputs, targets = full if batch is None else batch
         return sum_over_chunks(examples, params, inputs, targets, weights, chunk_size=chunk_size)
@@ -143,7 +166,9 @@ def _check_data(data: Any, likelihood: Likelihood, model: Any, shapes: Any) -> B
     """Data as a `Batch` of the network's dtype, or an error that says what does not fit."""
     dtypes = {str(leaf.dtype): name for name, leaf in tree.named_leaves(_weights(shapes)).items()}
     if len(dtypes) > 1:
-        raise ValueError(f"the network mixes dtypes; one leaf of each: {dtypes}")
+        raise ValueError(
+            f"All leaves of the network must have one dtype; it mixes {dtypes} (one leaf of each)"
+        )
     streamed = isinstance(data.inputs, Streamed)
     inputs, targets = data.inputs if streamed else np.asarray(data.inputs), np.asarray(data.targets)
     if inputs.shape[0] == 0 or inputs.shape[0] != targets.shape[0]:

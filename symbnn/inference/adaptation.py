@@ -77,7 +77,10 @@ def windows(
     if mass not in ("identity", "diagonal"):
         raise ValueError(f"mass must be 'identity' or 'diagonal'; got {mass!r}")
     if num_burnin < 1:
-        raise ValueError("adapting the step size needs a burn-in; give step_size or num_burnin >= 1")
+        raise ValueError(
+            "The step size adapts in the burn-in: give a step_size, or num_burnin of at least 1; "
+            f"got {num_burnin}"
+        )
     if not 0 < target_acceptance < 1:
         raise ValueError(f"target_acceptance must be in (0, 1); got {target_acceptance}")
     start, advance, final = dual_averaging()
@@ -114,8 +117,7 @@ def windows(
 
     name = (
         f"windows({num_burnin}, initial_step_size={initial_step_size}, mass={mass}, "
-        f"target_acceptance={target_acceptance}, length={length}, "
-        f"length_with_mass={later})"
+        f"target_acceptance={target_acceptance}, length={length}, length_with_mass={later})"
     )
     return Tuner(name, init, update)
 
@@ -125,7 +127,7 @@ def require_adapting(step_size: float | None, **settings: object) -> None:
     for name, value in settings.items():
         if step_size is not None and value is not None:
             raise ValueError(
-                f"{name} steers the adaptation, which only happens with step_size=None; "
+                f"{name} applies only when the step size adapts (step_size=None); "
                 f"got {name}={value!r} with step_size={step_size}"
             )
 
@@ -136,18 +138,23 @@ def leaf_sizes(target: Target) -> dict[str, int]:
     return {name: math.prod(leaf.shape) for name, leaf in tree.named_leaves(shapes).items()}
 
 
+def prior_scales(target: Target) -> dict[str, float]:
+    """Standard deviation of the prior by leaf name; 1 where the target has no prior."""
+    if target.prior is None:
+        return dict.fromkeys(leaf_sizes(target), 1.0)
+    return target.prior.scales(jax.eval_shape(target.init, jax.random.key(0)))
+
+
 def prior_radius(target: Target) -> float:
     """σ √(T d): typical distance of a prior draw from the origin."""
-    sizes = leaf_sizes(target)
-    scales = target.prior.scales(jax.eval_shape(target.init, jax.random.key(0)))
+    sizes, scales = leaf_sizes(target), prior_scales(target)
     return math.sqrt(target.temperature * sum(sizes[name] * scales[name] ** 2 for name in sizes))
 
 
 def first_step_size(target: Target) -> float:
     """0.1 σ √T d^(-1/4): what a standard normal in d dimensions would take, made ten times smaller."""
     num_weights = sum(leaf_sizes(target).values())
-    scales = target.prior.scales(jax.eval_shape(target.init, jax.random.key(0)))
-    return 0.1 * min(scales.values()) * math.sqrt(target.temperature) * num_weights**-0.25
+    return 0.1 * min(prior_scales(target).values()) * math.sqrt(target.temperature) * num_weights**-0.25
 
 
 def initial_tuning(params: Params, step_size: float, length: float) -> Tuning:

@@ -2,7 +2,7 @@
 
 A method is made by a factory, `factory(**settings) -> method`, and called as `method(key, target) -> Fit`.
 Long runs are loops on the host over jitted chunks: after each chunk the host reports `Progress` and hands the
-chunk to a `Sink`, from which a stopped run goes on.
+draws of a sampler to a `Sink`, the state of a training to a `Checkpoint`, from which a stopped run goes on.
 """
 
 from collections.abc import Callable, Mapping
@@ -58,4 +58,21 @@ class Sink(Protocol):
 
     def write(self, index: int, chunk: Chunk) -> None:
         """Keep chunk `index`, atomically: a process killed in the middle leaves no chunk or the old one."""
+        ...
+
+
+@runtime_checkable
+class Checkpoint(Protocol):
+    """Where training keeps its latest state; `symbnn.io.TrainingStore(directory)` is the one on disk.
+
+    What was written must come back bit for bit or not at all: training trusts what it reads.
+    """
+
+    def read(self, stage: str, fingerprint: Mapping[str, str]) -> Chunk | None:
+        """Arrays by name as of the last step of `stage`, or None if there is none; `ValueError` if they are
+        damaged or were written with another fingerprint."""
+        ...
+
+    def write(self, stage: str, step: int, fingerprint: Mapping[str, str], arrays: Chunk) -> None:
+        """Keep the arrays of step `step`, atomically: a process killed in the middle leaves those before."""
         ...

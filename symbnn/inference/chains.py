@@ -66,7 +66,9 @@ def layout(num_chains: int, placement: Placement) -> Layout:
     devices = list(jax.devices() if placement.devices is None else placement.devices)
     shards = placement.data_shards
     if shards < 1 or shards > len(devices):
-        raise ValueError(f"a mesh with data_shards={shards} needs {shards} devices; {len(devices)} are there")
+        raise ValueError(
+            f"data_shards must be between 1 and the number of devices, {len(devices)}; got {shards}"
+        )
     if placement.lanes is not None and placement.lanes < 1:
         raise ValueError(f"lanes must be at least 1; got {placement.lanes}")
     rows = len(devices) // shards
@@ -138,7 +140,12 @@ def sum_over_shards(
 
 
 def place_data(plan: Layout, batch: Any) -> Shard:
-    """The data on the devices: whole on every row, in equal shares within a row (padding has weight zero)."""
+    """The data on the devices: whole on every row, in equal shares within a row (padding has weight zero).
+
+    Without data (`batch` is None) there is nothing to place.
+    """
+    if batch is None:
+        return Shard(None, None)
     shards = plan.mesh.shape["data"]
     num = batch[0].shape[0]
     padding = -num % shards

@@ -40,7 +40,7 @@ def start(
         jax.distributed.initialize()
         return
     if missing:
-        raise ValueError(f"coordinator, num_processes and process go together; missing: {missing}")
+        raise ValueError(f"Give coordinator, num_processes and process, or none of them; missing: {missing}")
     address, total, rank = str(settings[0]), int(settings[1] or 0), int(settings[2] or 0)
     if not 0 <= rank < total:
         raise ValueError(f"process must be in [0, {total}), the number of processes; got {rank}")
@@ -64,7 +64,7 @@ def gather(fit: Fit) -> Fit:
     if jax.process_count() == 1:
         return fit
     if not isinstance(fit.posterior, Empirical):
-        raise ValueError(f"gather needs draws in memory; got a {type(fit.posterior).__name__}")
+        raise ValueError(f"gather needs draws in memory, an Empirical; got a {type(fit.posterior).__name__}")
     chains = _all(fit.diagnostics["chains"])
     # Where the data of a chain lies on several processes, each of them holds the chain.
     order = np.unique(chains, return_index=True)[1]

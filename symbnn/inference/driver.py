@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from symbnn import tree
-from symbnn.density import Target, has_batch_statistics, refuse_batch_statistics
+from symbnn.density import Target, has_batch_statistics, refuse_batch_statistics, require_network
 from symbnn.inference import chains, distributed, programs, report
 from symbnn.inference.adaptation import Tuner
 from symbnn.inference.base import Chunk, Fit, Progress
@@ -44,8 +44,24 @@ class Session(NamedTuple):
     begun: float
 
 
-def run(key: Key, target: Target, kernel: Kernel, tuner: Tuner, settings: Run, *, name: str) -> Fit:
+def run(
+    key: Key,
+    target: Target,
+    kernel: Kernel,
+    tuner: Tuner,
+    settings: Run | None = None,
+    *,
+    name: str | None = None,
+) -> Fit:
     """Burn-in, then draws, of all chains.
+
+    Args:
+        key: Everything random derives from it, the index of a chain and that of its transition.
+        target: What is sampled.
+        kernel: How a chain starts and makes one transition.
+        tuner: How the burn-in sets step size, masses and length; `adaptation.fixed` leaves them alone.
+        settings: Number of chains and draws and the like, see `Run` (default: `Run()`).
+        name: The kernel with all its settings, by which a stopped run is recognised: needed with a sink.
 
     Diagnostics, per chain: `acceptance`, `divergences`, `energy_error` (root mean square), `num_gradients`,
     `step_size`, `log_density` (chain, draw), `chains` (their indices); and `seconds`, `damaged_chunks`,
@@ -53,14 +69,18 @@ def run(key: Key, target: Target, kernel: Kernel, tuner: Tuner, settings: Run, *
     `divergences` and `energy_error` are those of the draws, without the burn-in. If every transition of
     every chain diverges, a `SamplingError` ends the run.
     """
+    settings = Run() if settings is None else settings
     shapes = jax.eval_shape(target.init, jax.random.key(0))
     if has_batch_statistics(shapes):
         refuse_batch_statistics()
     check_initial(settings, shapes)
+    _check_target(settings, target)
     plan = chains.layout(settings.num_chains, settings.placement)
     settings = replace(settings, chunk_size=settings.chunk_size or default_chunk_size(settings, target))
     assert settings.chunk_size is not None
     if settings.sink is not None:
+        if name is None:
+            raise ValueError("A run with a sink needs a name: the kernel with all its settings")
         settings.sink.open(fingerprint(key, target, fingerprint_entries(settings, plan, name)))
 
     compiled = programs.build(
@@ -77,11 +97,22 @@ def run(key: Key, target: Target, kernel: Kernel, tuner: Tuner, settings: Run, *
         settings,
         plan,
         compiled,
-        chains.place_data(plan, target.data),
+        chains.place_data(plan, target.data if programs.has_data_parts(target) else None),
         np.asarray(jax.random.key_data(key)),
         time.perf_counter(),
     )
     return _loop(session, shapes)
+
+
+def _check_target(settings: Run, target: Target) -> None:
+    """`ValueError` if the settings ask for parts that the target does not have."""
+    if settings.storage.collect == "predictions":
+        require_network(target, "Storage(collect='predictions')")
+    if settings.placement.data_shards > 1 and not programs.has_data_parts(target):
+        raise ValueError(
+            "data_shards divides the data of a likelihood among devices, but this target's log_density is no "
+            "sum over data; make the target with density.target(model, data), or leave data_shards at 1"
+        )
 
 
 def _loop(session: Session, shapes: Any) -> Fit:
@@ -137,7 +168,10 @@ def _start(session: Session) -> Any:
     state, finite = session.programs.start(chains.place_chains(plan, begin), session.shard, session.key_data)
     bad = begin["index"][~chains.fetch_chains(plan, finite)]
     if bad.size:
-        raise ValueError(f"chains {bad.tolist()} start where the log-density or its gradient is not finite")
+        raise ValueError(
+            f"Chains {bad.tolist()} start where the log-density or its gradient is not finite; "
+            "give other starts (initial=...)"
+        )
     return state
 
 
@@ -151,7 +185,7 @@ def _read(session: Session, index: int, work: Work, damaged: list[str]) -> Chunk
         chunk = sink.read(index)
     except ValueError as error:
         damaged.append(str(error))
-        warnings.warn(f"computing chunk {index} again: {error}", RuntimeWarning, stacklevel=4)
+        warnings.warn(f"Chunk {index} is computed again: {error}", RuntimeWarning, stacklevel=4)
     fits = chunk is not None and chunk["info/transitions"].shape[1] == num_draws(session.settings, work)
     return chunk if distributed.everywhere(fits) else None
 

@@ -11,12 +11,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import optax
 from jaxtyping import Array, Float
 
 from symbnn.density import Batch, Target, has_batch_statistics, refuse_batch_statistics
-from symbnn.inference.base import ProgressCallback
+from symbnn.inference.base import Checkpoint, ProgressCallback
 from symbnn.inference.multimode import ModeMethod
-from symbnn.inference.recipe import Recipe, check_count, refuse_temperature
+from symbnn.inference.recipe import check_count, recipe_of, refuse_temperature
 from symbnn.inference.training import Problem, problem_of, train, warn_nonfinite
 from symbnn.names import nearest
 from symbnn.posteriors import DroppedUnits, Reading, Units
@@ -57,39 +58,56 @@ def dropout(
     masks_per_batch: int = 10,
     epochs: int = 50,
     batch_size: int = 100,
-    optimizer: str = "adam",
-    learning_rate: float = 1e-3,
-    momentum: float = 0.9,
-    schedule: str = "constant",
-    milestones: tuple[int, ...] = (),
-    decay: float = 0.1,
+    optimizer: optax.GradientTransformation | None = None,
     initial: Params | None = None,
     progress: ProgressCallback | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> ModeMethod:
     """A `DroppedUnits` posterior: one trained network, drawn with new masks each time.
 
-    `units` names the groups of the model's spec that are dropped (default: all hidden units).
-    Diagnostics: `loss` (epochs,), `num_nonfinite`.
+    Args:
+        rate: Probability that a unit is dropped.
+        units: Groups of the model's spec that are dropped; None is all hidden units.
+        masks_per_batch: Parts of a minibatch, each with its own masks; it must divide `batch_size`.
+        epochs: Passes over the data.
+        batch_size: Examples per step; the last, incomplete minibatch of an epoch is left out.
+        optimizer: Any of Optax; None is `optax.adam(1e-3)`. Make it once: a new object compiles anew.
+        initial: Where training starts; None is the model's initialisation.
+        progress: Called by the host after every chunk of epochs.
+        checkpoint: Where the state is kept (`io.TrainingStore(directory)`), so that a training that was
+            stopped goes on with the same result.
+
+    Diagnostics: `loss` (epochs,); `num_nonfinite`, steps with a NaN or infinite loss.
     """
-    recipe = Recipe(epochs, batch_size, optimizer, learning_rate, momentum, schedule, milestones, decay)
+    recipe = recipe_of(epochs, batch_size, optimizer)
     check_count("masks_per_batch", masks_per_batch)
     if batch_size % masks_per_batch:
-        raise ValueError(f"batch_size {batch_size} does not divide into {masks_per_batch} parts")
+        raise ValueError(f"masks_per_batch must divide batch_size; got {masks_per_batch} and {batch_size}")
     if not 0.0 < rate < 1.0:
-        raise ValueError(f"rate is a probability in (0, 1); got {rate}")
+        raise ValueError(f"rate must be a probability in (0, 1); got {rate}")
 
     def fit_modes(mode_keys: Key, target: Target, starts: Samples) -> tuple[Any, dict[str, Any]]:
-        recipe.check_data(target.num_data)
+        problem = problem_of(target)
+        recipe.check_data(problem.num_data)
         refuse_temperature("dropout", target.temperature)
         if has_batch_statistics(starts):
             refuse_batch_statistics()
         dropped = hidden_units(target.model.spec, units)
-        loss = DropoutLoss(problem_of(target), dropped, rate, masks_per_batch)
-        trained = train(loss, recipe, mode_keys, starts, {}, target.data, progress=progress, stage="dropout")
+        loss = DropoutLoss(problem, dropped, rate, masks_per_batch)
+        trained = train(
+            loss,
+            recipe,
+            mode_keys,
+            starts,
+            {},
+            target.data,
+            progress=progress,
+            checkpoint=checkpoint,
+            stage="dropout",
+        )
         warn_nonfinite("dropout", trained.num_nonfinite)
-        diagnostics = {"loss": trained.losses, "num_nonfinite": trained.num_nonfinite}
         samples = jax.tree.map(lambda leaf: leaf[:, None], trained.weights)
-        return jax.vmap(lambda one: DroppedUnits(one, dropped, rate))(samples), diagnostics
+        return jax.vmap(lambda one: DroppedUnits(one, dropped, rate))(samples), trained.diagnostics()
 
     return ModeMethod(fit_modes, initial)
 
@@ -111,7 +129,7 @@ def hidden_units(spec: SymmetrySpec, names: Sequence[str] | None = None) -> tupl
     found = [group for group in found if group.readings]
     if not found:
         raise ValueError(
-            f"the spec has no hidden units to drop; its groups are {[g.name for g in spec.groups]}"
+            f"The model's spec has no hidden units to drop; its groups are {[g.name for g in spec.groups]}"
         )
     return tuple(found)
 

@@ -51,7 +51,10 @@ def energy_variance(
     half of the burn-in; the length is √Σ_i var(w_i) over the second half.
     """
     if num_burnin < 2:
-        raise ValueError("adapting step size or length needs a burn-in; give both, or num_burnin >= 2")
+        raise ValueError(
+            "Step size and length adapt in the burn-in: give both, or num_burnin of at least 2; "
+            f"got {num_burnin}"
+        )
     half = num_burnin // 2
     falling = jnp.linspace(math.log(variance[0]), math.log(variance[1]), half)
     wanted = jnp.exp(jnp.concatenate([falling, jnp.full(num_burnin - half, math.log(variance[1]))]))

@@ -10,19 +10,16 @@ Members minimise, per data point,
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
+import optax
 
 from symbnn import keys, tree
-from symbnn.density import Target
-from symbnn.inference.base import Fit, Method, ProgressCallback, Sink
-from symbnn.inference.recipe import Recipe, check_count
-from symbnn.inference.storage import checksum, fingerprint
+from symbnn.density import Target, require_network
+from symbnn.inference.base import Checkpoint, Fit, Method, ProgressCallback
+from symbnn.inference.recipe import check_count, recipe_of
 from symbnn.inference.training import (
-    Checkpoint,
     NetworkLoss,
     Trained,
     join_statistics,
@@ -44,29 +41,34 @@ def ensemble(
     num_members: int,
     epochs: int = 50,
     batch_size: int = 100,
-    optimizer: str = "adam",
-    learning_rate: float = 1e-3,
-    momentum: float = 0.9,
-    schedule: str = "constant",
-    milestones: tuple[int, ...] = (),
-    decay: float = 0.1,
+    optimizer: optax.GradientTransformation | None = None,
     objective: str = "map",
     initial: Samples | None = None,
     members_per_block: int | None = None,
     snapshots: tuple[int, ...] = (),
     progress: ProgressCallback | None = None,
-    sink: Sink | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Method:
     """`num_members` networks as an `Empirical` posterior.
 
-    `initial` holds one start per member (default: the model's own initialisation). `members_per_block` bounds
-    memory: blocks of so many members are trained one after the other, with the same result up to rounding.
-    A run with a `sink` that was stopped goes on after its last chunk of epochs, with the same result.
-    Diagnostics: `loss` (members, epochs), `num_nonfinite` (members,): steps with a NaN or infinite loss, and,
-    if epochs are asked for in `snapshots`, `snapshots`: the networks after each of them, as trees with axes
-    (members, snapshots, ...).
+    Args:
+        num_members: Networks that are trained.
+        epochs: Passes of every member over the data.
+        batch_size: Examples per step; the last, incomplete minibatch of an epoch is left out.
+        optimizer: Any of Optax; None is `optax.adam(1e-3)`. Make it once: a new object compiles anew.
+        objective: `"map"` with the prior as regulariser, `"mle"` without.
+        initial: One start per member; None is the model's own initialisation.
+        members_per_block: Members trained at once, which bounds memory; None is all. The result is the same
+            up to rounding.
+        snapshots: Rising epochs after which the networks are kept too.
+        progress: Called by the host after every chunk of epochs.
+        checkpoint: Where the state is kept (`io.TrainingStore(directory)`), so that a training that was
+            stopped goes on with the same result.
+
+    Diagnostics: `loss` (members, epochs); `num_nonfinite` (members,), steps with a NaN or infinite loss;
+    with `snapshots` also `snapshots`, trees with axes (members, snapshots, ...).
     """
-    recipe = Recipe(epochs, batch_size, optimizer, learning_rate, momentum, schedule, milestones, decay)
+    recipe = recipe_of(epochs, batch_size, optimizer)
     with_prior = lookup(OBJECTIVES, objective, "objective")
     check_count("num_members", num_members)
     size = num_members if members_per_block is None else members_per_block
@@ -74,35 +76,15 @@ def ensemble(
     _check_snapshots(snapshots, epochs)
 
     def method(key: Key, target: Target) -> Fit:
+        require_network(target, "ensemble")
         recipe.check_data(target.num_data)
-        loss = NetworkLoss(problem_of(target), with_prior)
         starts = member_starts(key, target, num_members, initial)
-        if sink is not None:
-            sink.open(
-                fingerprint(key, target, _settings(recipe, objective, num_members, size, snapshots, starts))
-            )
-        blocks = []
-        for block, first in enumerate(range(0, num_members, size)):
-            last = min(first + size, num_members)
-            weights, statistics = split_statistics(tree.take(starts, slice(first, last)))
-            member_keys = keys.indexed(key, first, last)
-            checkpoint = None if sink is None else Checkpoint(sink, block)
-            trained_block = train(
-                loss,
-                recipe,
-                member_keys,
-                weights,
-                statistics,
-                target.data,
-                progress=progress,
-                checkpoint=checkpoint,
-                snapshots=snapshots,
-            )
-            blocks.append(trained_block)
-        trained: Trained = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *blocks)
+        loss = NetworkLoss(problem_of(target), with_prior)
+        run = functools.partial(train, loss, recipe, data=target.data, progress=progress, snapshots=snapshots)
+        trained = _in_blocks(run, key, starts, size, checkpoint)
         warn_nonfinite("ensemble", trained.num_nonfinite)
         samples = join_statistics(trained.weights, trained.statistics)
-        diagnostics: dict[str, Any] = {"loss": trained.losses, "num_nonfinite": trained.num_nonfinite}
+        diagnostics = trained.diagnostics()
         if snapshots:
             diagnostics["snapshots"] = join_statistics(*trained.snapshots)
         return Fit(Empirical(samples, num_chains=num_members), diagnostics)
@@ -110,8 +92,22 @@ def ensemble(
     return method
 
 
+def _in_blocks(
+    run: Callable[..., Trained], key: Key, starts: Samples, size: int, checkpoint: Checkpoint | None
+) -> Trained:
+    """All members, `size` at a time."""
+    blocks = []
+    for first in range(0, tree.num_samples(starts), size):
+        weights, statistics = split_statistics(tree.take(starts, slice(first, first + size)))
+        member_keys = keys.indexed(key, first, first + tree.num_samples(weights))
+        kept = {"checkpoint": checkpoint, "slot": f"ensemble-{first}"}
+        blocks.append(run(member_keys=member_keys, weights=weights, statistics=statistics, **kept))
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *blocks)
+
+
 def member_starts(key: Key, target: Target, num_members: int, initial: Samples | None) -> Samples:
     """One start per member: `initial`, or the model's initialisation with the key of the member."""
+    require_network(target)
     if initial is None:
         return _initialise(target.model.init, keys.indexed(key, 0, num_members))
     shapes = jax.eval_shape(target.model.init, key)
@@ -124,21 +120,6 @@ def member_starts(key: Key, target: Target, num_members: int, initial: Samples |
 def _check_snapshots(snapshots: tuple[int, ...], epochs: int) -> None:
     if list(snapshots) != sorted(set(snapshots)) or any(not 1 <= epoch <= epochs for epoch in snapshots):
         raise ValueError(f"snapshots must be rising epochs in [1, {epochs}]; got {snapshots}")
-
-
-def _settings(
-    recipe: Recipe,
-    objective: str,
-    num_members: int,
-    size: int,
-    snapshots: tuple[int, ...],
-    starts: Samples,
-) -> dict[str, str]:
-    """What a stored run must agree in, besides key, data and density."""
-    leaves = [checksum(np.asarray(leaf)) for leaf in jax.tree.leaves(starts)]
-    members = {"members": f"{num_members} in blocks of {size}", "starts": ", ".join(leaves)}
-    members |= {"snapshots": repr(snapshots)}
-    return {"method": "ensemble", "objective": objective, "recipe": repr(recipe), **members}
 
 
 @functools.partial(jax.jit, static_argnames="init")

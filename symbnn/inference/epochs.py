@@ -47,10 +47,10 @@ class TrainingState(NamedTuple):
     num_nonfinite: Array
 
 
-def initial_state(recipe: Recipe, weights: Params, statistics: Params, num_data: int) -> TrainingState:
+def initial_state(recipe: Recipe, weights: Params, statistics: Params) -> TrainingState:
     """State before the first step of every member. Copies, because `advance` gives its buffers away."""
     weights, statistics = jax.tree.map(jnp.array, (weights, statistics))
-    optimizer = jax.vmap(recipe.build(num_data // recipe.batch_size).init)(weights)
+    optimizer = jax.vmap(recipe.optimizer.init)(weights)
     return TrainingState(weights, statistics, optimizer, jnp.zeros(tree.num_samples(weights), jnp.int32))
 
 
@@ -64,7 +64,7 @@ def advance(
     first_epoch: int,
 ) -> tuple[TrainingState, Float[Array, "members epochs"]]:
     """`num_epochs` more epochs of every member, with the mean loss of each; `state` is used up."""
-    if not isinstance(data.inputs, Streamed) and not is_slow_in_loops(loss, recipe, state, member_keys, data):
+    if not steps_on_host(loss, recipe, state, member_keys, data):
         return scan_epochs(loss, recipe, num_epochs, state, member_keys, data, first_epoch)
     num_members = tree.num_samples(state.weights)
     at_once = len(jax.local_devices()) if jax.default_backend() == "cpu" else num_members
@@ -90,11 +90,10 @@ def scan_epochs(
 
     def epoch(key: Key, state: TrainingState, epoch: Array) -> tuple[TrainingState, Array]:
         batches, step_keys = _shuffle(recipe.batch_size, num_data, key, epoch)
-        optimizer = recipe.build(len(batches))
 
         def step(state: TrainingState, inputs: tuple[Array, Key]) -> tuple[TrainingState, Array]:
             indices, step_key = inputs
-            return _step(loss, optimizer, state, fetch(data, indices), step_key)
+            return _step(loss, recipe.optimizer, state, fetch(data, indices), step_key)
 
         state, values = jax.lax.scan(step, state, (batches, step_keys))
         return state, jnp.mean(values)
@@ -153,18 +152,27 @@ def fetch(data: Batch, indices: Any) -> Batch:
     return Batch(data.inputs[indices], data.targets[indices])
 
 
+def steps_on_host(loss: Loss, recipe: Recipe, state: TrainingState, member_keys: Key, data: Batch) -> bool:
+    """Which of the two loops trains."""
+    return isinstance(data.inputs, Streamed) or is_slow_in_loops(loss, recipe, state, member_keys, data)
+
+
 def is_slow_in_loops(loss: Loss, recipe: Recipe, state: TrainingState, member_keys: Key, data: Batch) -> bool:
     """Whether a step has convolutions and will run on a CPU."""
     if jax.default_backend() != "cpu":
         return False
-    one = jax.tree.map(
+    # Traced through jit, which remembers it for the same loss and shapes.
+    return has_convolution(_value.trace(loss, *step_shapes(recipe, state, member_keys, data)).jaxpr)
+
+
+def step_shapes(recipe: Recipe, state: TrainingState, member_keys: Key, data: Batch) -> tuple[Any, ...]:
+    """Shapes of what a loss is called with: one member's weights and statistics, a minibatch, a key."""
+    weights, statistics, key = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype),
         (state.weights, state.statistics, member_keys),
     )
     batch = Batch(*(jax.ShapeDtypeStruct((recipe.batch_size, *part.shape[1:]), part.dtype) for part in data))
-    weights, statistics, key = one
-    # Traced through jit, which remembers it for the same loss and shapes.
-    return has_convolution(_value.trace(loss, weights, statistics, batch, key).jaxpr)
+    return weights, statistics, batch, key
 
 
 @functools.partial(jax.jit, static_argnames="loss")
@@ -213,8 +221,7 @@ def _one_step(
     index: Any,
 ) -> tuple[TrainingState, Float[Array, " members"]]:
     """Step `index` of every member's epoch; leaves of `batch` have a member axis."""
-    optimizer = recipe.build(step_keys.shape[1])
-    step = jax.vmap(functools.partial(_step, loss, optimizer))
+    step = jax.vmap(functools.partial(_step, loss, recipe.optimizer))
     if mesh is not None:
         # Members are mapped by hand, as the compiler does not cut convolutions by kernel; examples by it.
         step = jax.shard_map(
@@ -230,7 +237,9 @@ def _step(
     (value, statistics), gradient = jax.value_and_grad(loss, has_aux=True)(
         state.weights, state.statistics, batch, key
     )
-    updates, optimizer_state = optimizer.update(gradient, state.optimizer, state.weights)
+    # With the loss, for transformations that look at it (`reduce_on_plateau`); others ignore it.
+    update = optax.with_extra_args_support(optimizer).update
+    updates, optimizer_state = update(gradient, state.optimizer, state.weights, value=value)
     weights = optax.apply_updates(state.weights, updates)
     num_nonfinite = state.num_nonfinite + ~jnp.isfinite(value)
     return TrainingState(weights, statistics, optimizer_state, num_nonfinite), value

@@ -4,9 +4,9 @@
     ΔH = -Δ log p(w | D) + ½ Σ_i [p'_i² - p_i²] / m_i
 
 The kernel is our own: BlackJAX keeps the energy in one float, which at a million weights is too coarse (see
-`kernels`); here every difference is formed weight by weight, so acceptance is right in float32. The default
-trajectory is π σ √T / 2, a quarter of the period of the prior's own oscillation; measured against a diagonal
-mass, whose inverse is the variances, every weight has unit scale and the quarter period is π / 2.
+`density.parts`); here every difference is formed weight by weight, so acceptance is right in float32. The
+default trajectory is π σ √T / 2, a quarter of the period of the prior's own oscillation; measured against
+a diagonal mass, whose inverse is the variances, every weight has unit scale and the quarter period is π / 2.
 """
 
 import math
@@ -16,12 +16,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from symbnn.density import Target, draw_like
+from symbnn.density import LogDensity, Target, draw_like
 from symbnn.inference import adaptation, driver
 from symbnn.inference.base import Fit, Method, ProgressCallback, Sink
 from symbnn.inference.chains import EVERYWHERE, Placement
-from symbnn.inference.kernels import ChainDensity, Info, Kernel, Tuning, is_divergence
-from symbnn.inference.settings import Run, check_positive
+from symbnn.inference.kernels import Info, Kernel, Tuning, is_divergence
+from symbnn.inference.settings import Run, check_positive, documented
 from symbnn.inference.storage import IN_MEMORY, Storage
 from symbnn.types import Key, Params, Samples
 
@@ -37,6 +37,7 @@ class HMCState(NamedTuple):
     gradient: Params
 
 
+@documented
 def hmc(
     *,
     num_chains: int = 4,
@@ -57,32 +58,28 @@ def hmc(
     progress: ProgressCallback | None = None,
     sink: Sink | None = None,
 ) -> Method:
-    """HMC over the weights of a network.
+    """HMC over the weights of a network, or over any target with a log-density.
 
-    `step_size=None` adapts it by windows in the burn-in, towards `target_acceptance` (0.8), with a diagonal
-    mass matrix if `mass` is "diagonal". `num_steps` leapfrog steps, or as many as `trajectory` / `step_size`,
-    when adapting at most `max_num_steps` (1000); `jitter` in [0, 1) makes each step size uniform on ±jitter
-    around its value.
-    See `settings.Run` for the settings of all samplers and `driver.run` for the diagnostics.
+    Args:
+        step_size: Of the leapfrog integrator; None adapts it by windows in the burn-in.
+        num_steps: Leapfrog steps per transition; None is as many as `trajectory` / `step_size`.
+        trajectory: Length of a transition; None is a quarter of the period of the prior's own oscillation.
+        jitter: In [0, 1): every step size is uniform on ±jitter around its value, which breaks periods.
+        mass: While adapting, "diagonal" finds a mass for every weight; None is "identity".
+        target_acceptance: What the adaptation aims at; None is 0.8.
+        max_num_steps: Most steps while adapting, when the step size may be tiny; None is 1000.
+        (settings of all samplers)
     """
-    run = Run(
-        num_chains=num_chains,
-        num_samples=num_samples,
-        num_burnin=num_burnin,
-        thinning=thinning,
-        chunk_size=chunk_size,
-        initial=initial,
-        placement=placement,
-        storage=storage,
-        progress=progress,
-        sink=sink,
-    )
+    run = Run.of(locals())
     _check(step_size, num_steps, trajectory, jitter)
     adaptation.require_adapting(
         step_size, mass=mass, target_acceptance=target_acceptance, max_num_steps=max_num_steps
     )
     if max_num_steps is not None and num_steps is not None:
-        raise ValueError(f"with num_steps given max_num_steps has nothing to bound; got {max_num_steps}")
+        raise ValueError(
+            "max_num_steps applies only when num_steps is None; got both "
+            f"(max_num_steps={max_num_steps}, num_steps={num_steps})"
+        )
     most = MAX_NUM_STEPS if max_num_steps is None else max_num_steps
 
     def method(key: Key, target: Target) -> Fit:
@@ -109,10 +106,10 @@ def default_trajectory(target: Target) -> float:
 def build_kernel(*, num_steps: int | None, jitter: float = 0.0, max_num_steps: int = MAX_NUM_STEPS) -> Kernel:
     """The Markov kernel; without `num_steps`, as many as the tuned length and step size say."""
 
-    def init(key: Key, params: Params, density: ChainDensity) -> HMCState:
+    def init(key: Key, params: Params, density: LogDensity) -> HMCState:
         return HMCState(params, *density.likelihood_and_gradient(params))
 
-    def step(key: Key, state: HMCState, tuning: Tuning, density: ChainDensity) -> tuple[HMCState, Info]:
+    def step(key: Key, state: HMCState, tuning: Tuning, density: LogDensity) -> tuple[HMCState, Info]:
         key_momentum, key_uniform = jax.random.split(key)
         for_jitter, for_acceptance = jax.random.uniform(key_uniform, (2,))
         momentum = sample_momentum(key_momentum, state.position, tuning.inverse_mass)
@@ -131,7 +128,7 @@ def build_kernel(*, num_steps: int | None, jitter: float = 0.0, max_num_steps: i
         new = jax.tree.map(lambda a, b: jnp.where(accept, a, b), proposal, state)
         log_density = density.assemble(new.position, new.log_likelihood)
         divergent = is_divergence(energy_error)
-        return new, Info(probability, divergent, energy_error, jnp.asarray(count, jnp.int32), log_density)
+        return new, Info(probability, log_density, divergent, energy_error, jnp.asarray(count, jnp.int32))
 
     return Kernel(init, step)
 
@@ -142,7 +139,7 @@ def leapfrog(
     step_size: Array,
     num_steps: Any,
     inverse_mass: Params,
-    density: ChainDensity,
+    density: LogDensity,
 ) -> tuple[HMCState, Params]:
     """Half a kick, `num_steps` drifts with kicks between them, and half a kick.
 
@@ -200,6 +197,6 @@ def _windows(
 def _check(step_size: float | None, num_steps: int | None, trajectory: float | None, jitter: float) -> None:
     check_positive(step_size=step_size, num_steps=num_steps, trajectory=trajectory)
     if num_steps is not None and trajectory is not None:
-        raise ValueError("give num_steps or trajectory, not both: steps = trajectory / step_size")
+        raise ValueError("Give num_steps or trajectory, not both: num_steps is trajectory / step_size")
     if not 0 <= jitter < 1:
         raise ValueError(f"jitter must be in [0, 1); got {jitter}")

@@ -19,16 +19,17 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from symbnn import keys, tree
 from symbnn.density import Batch, Likelihood, Target, has_batch_statistics, refuse_batch_statistics
 from symbnn.inference import curvature
-from symbnn.inference.base import ProgressCallback
+from symbnn.inference.base import Checkpoint, ProgressCallback
 from symbnn.inference.last_layer import last_layer
 from symbnn.inference.multimode import ModeMethod
-from symbnn.inference.recipe import Recipe, check_count
+from symbnn.inference.recipe import check_count, recipe_of
 from symbnn.inference.training import Problem, pretrain, problem_of
 from symbnn.names import lookup, nearest
 from symbnn.posteriors import DiagonalGaussian, FixedLeaves, LowRankGaussian, LowRankPrecision
@@ -42,20 +43,32 @@ def laplace(
     rank: int = 20,
     pretrain_epochs: int = 50,
     batch_size: int = 100,
-    learning_rate: float = 1e-3,
+    optimizer: optax.GradientTransformation | None = None,
     chunk_size: int = 32,
     initial: Params | None = None,
     progress: ProgressCallback | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> ModeMethod:
-    """Train to the mode for `pretrain_epochs` from `initial`, then fit the Gaussian around it.
+    """Train to the mode, then fit the Gaussian around it. The prior must be Gaussian.
 
-    With `pretrain_epochs=0` the start is taken for the mode. `chunk_size` inputs are differentiated at once.
-    The prior must be Gaussian. Diagnostics: `loss` and `num_nonfinite` of the training, and
-    `num_nonfinite_values` of the posterior.
+    Args:
+        structure: What is kept of the curvature: `"diagonal"`, `"low_rank"` or `"full"`.
+        leaves: `"last_layer"`, or names or prefixes of names; the other leaves are known. None is all.
+        rank: Eigenpairs of `"low_rank"`.
+        pretrain_epochs: Passes over the data before the fit; with 0 the start is taken for the mode.
+        batch_size: Examples per training step.
+        optimizer: Any of Optax; None is `optax.adam(1e-3)`. Make it once: a new object compiles anew.
+        chunk_size: Inputs that are differentiated at once, which bounds memory.
+        initial: Where training starts; None is the model's initialisation.
+        progress: Called by the host after every chunk of epochs.
+        checkpoint: Where the state is kept (`io.TrainingStore(directory)`), so that a training that was
+            stopped goes on with the same result.
+
+    Diagnostics: `loss` and `num_nonfinite` of the training; `num_nonfinite_values` of the posterior.
     """
     build = lookup(STRUCTURES, structure, "structure")
     check_count("pretrain_epochs", pretrain_epochs, least=0)
-    recipe = Recipe(max(1, pretrain_epochs), batch_size, learning_rate=learning_rate)
+    recipe = recipe_of(max(1, pretrain_epochs), batch_size, optimizer)
     settings = Settings(build, rank, chunk_size)
     check_count("rank", rank)
     check_count("chunk_size", chunk_size)
@@ -63,14 +76,23 @@ def laplace(
     def fit_modes(mode_keys: Key, target: Target, starts: Samples) -> tuple[Any, dict[str, Any]]:
         if has_batch_statistics(starts):
             refuse_batch_statistics()
-        if not target.prior.is_gaussian:
-            raise ValueError(f"laplace needs a Gaussian prior; got {target.prior.name}")
+        problem = problem_of(target)
+        if not problem.prior.is_gaussian:
+            raise ValueError(f"laplace needs a Gaussian prior; got {problem.prior.name}")
         free = None if leaves is None else free_leaves(leaves, target, tree.take(starts, 0))
         modes = starts
         diagnostics: dict[str, Any] = {}
         if pretrain_epochs:
-            modes, diagnostics = pretrain(mode_keys, target, starts, recipe, progress)
-        posterior = _fit(problem_of(target), settings, free, mode_keys, modes, target.data)
+            modes, diagnostics = pretrain(
+                mode_keys,
+                target,
+                starts,
+                recipe,
+                progress=progress,
+                checkpoint=checkpoint,
+                slot="laplace-pretraining",
+            )
+        posterior = _fit(problem, settings, free, mode_keys, modes, target.data)
         return posterior, diagnostics | {"num_nonfinite_values": _count_nonfinite(posterior)}
 
     return ModeMethod(fit_modes, initial)

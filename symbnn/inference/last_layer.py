@@ -27,7 +27,7 @@ def last_layer(apply: Callable[..., Any], params: Params, inputs: Any) -> tuple[
     labels = [frozenset({name}) for name in leaves]
     (found,) = _read(closed.jaxpr, [*((label, True) for label in labels), (NOTHING, False)])
     if not found[0]:
-        raise ValueError("the outputs are affine in no leaf: there is no last layer; name leaves instead")
+        raise ValueError("No last layer: the outputs are not affine in any leaf; name the leaves instead")
     return tuple(name for name in leaves if name in found[0])
 
 

@@ -18,13 +18,13 @@ import jax
 import jax.numpy as jnp
 from blackjax.mcmc.hmc import HMCState
 
-from symbnn.density import Target
+from symbnn.density import LogDensity, Target
 from symbnn.inference import adaptation, driver
 from symbnn.inference.base import Fit, Method, ProgressCallback, Sink
 from symbnn.inference.chains import EVERYWHERE, Placement
 from symbnn.inference.energy_variance import energy_variance as energy_variance_tuner
-from symbnn.inference.kernels import ChainDensity, Info, Kernel, PositionState, Tuning, is_divergence
-from symbnn.inference.settings import Run, check_positive
+from symbnn.inference.kernels import Info, Kernel, PositionState, Tuning, is_divergence
+from symbnn.inference.settings import Run, check_positive, documented
 from symbnn.inference.storage import IN_MEMORY, Storage
 from symbnn.types import Key, Params, Samples
 
@@ -35,6 +35,7 @@ GRADIENTS_PER_STEP = 2
 """Of McLachlan's integrator, which takes two half steps with a gradient each."""
 
 
+@documented
 def mclmc(
     *,
     num_chains: int = 4,
@@ -54,25 +55,20 @@ def mclmc(
     progress: ProgressCallback | None = None,
     sink: Sink | None = None,
 ) -> Method:
-    """MCLMC over the weights of a network; `kernel` is "unadjusted" or "adjusted".
+    """MCLMC over the weights of a network, or over any target with a log-density.
 
-    `step_size=None` adapts it in the burn-in: unadjusted to `energy_variance` per dimension, from the first
-    value (0.5) at the start to the second (0.1) at the end; adjusted to `target_acceptance` (0.9).
-    `length=None`: unadjusted, the spread √Σ_i var(w_i) seen in the burn-in; adjusted, π σ √(T d) / 2.
-    See `settings.Run` for the settings of all samplers and `driver.run` for the diagnostics.
+    Args:
+        step_size: Of the integrator; None adapts it in the burn-in.
+        length: Over which the momentum is forgotten; None is, unadjusted, the spread √Σ_i var(w_i) seen in
+            the burn-in and, adjusted, π σ √(T d) / 2.
+        kernel: "unadjusted" takes every step, with a small bias; "adjusted" is exact.
+        energy_variance: Wanted of the unadjusted kernel, per dimension, at the start and at the end of the
+            burn-in; None is (0.5, 0.1).
+        target_acceptance: What the adaptation of the adjusted kernel aims at; None is 0.9.
+        max_num_steps: Most steps, on average, of an adjusted trajectory.
+        (settings of all samplers)
     """
-    run = Run(
-        num_chains=num_chains,
-        num_samples=num_samples,
-        num_burnin=num_burnin,
-        thinning=thinning,
-        chunk_size=chunk_size,
-        initial=initial,
-        placement=placement,
-        storage=storage,
-        progress=progress,
-        sink=sink,
-    )
+    run = Run.of(locals())
     variance = ENERGY_VARIANCE if energy_variance is None else energy_variance
     _check(step_size, length, kernel, variance)
     adaptation.require_adapting(
@@ -106,10 +102,10 @@ def unadjusted_kernel() -> Kernel:
     """One step of the dynamics."""
     transition = blackjax.mclmc.build_kernel()
 
-    def init(key: Key, params: Params, density: ChainDensity) -> Any:
+    def init(key: Key, params: Params, density: LogDensity) -> Any:
         return blackjax.mclmc.init(params, density, key)
 
-    def step(key: Key, state: Any, tuning: Tuning, density: ChainDensity) -> tuple[Any, Info]:
+    def step(key: Key, state: Any, tuning: Tuning, density: LogDensity) -> tuple[Any, Info]:
         new, info = transition(key, state, density, 1.0, tuning.length, tuning.step_size)
         return new, Info(
             acceptance=info.nonans.astype(jnp.float32),
@@ -130,11 +126,11 @@ def adjusted_kernel(max_num_steps: int) -> Kernel:
     """
     transition = blackjax.adjusted_mclmc.build_kernel()
 
-    def init(key: Key, params: Params, density: ChainDensity) -> PositionState:
+    def init(key: Key, params: Params, density: LogDensity) -> PositionState:
         return PositionState(params)
 
     def step(
-        key: Key, state: PositionState, tuning: Tuning, density: ChainDensity
+        key: Key, state: PositionState, tuning: Tuning, density: LogDensity
     ) -> tuple[PositionState, Info]:
         key_steps, key_move = jax.random.split(key)
         average = jnp.clip(tuning.length / tuning.step_size, 1.0, max_num_steps)
@@ -184,6 +180,6 @@ def _refuse_other_kernels(
 ) -> None:
     """A setting of the other kernel would be ignored."""
     if kernel == "adjusted" and energy_variance is not None:
-        raise ValueError(f"energy_variance is for kernel='unadjusted'; got {energy_variance} with 'adjusted'")
+        raise ValueError(f"energy_variance applies only to kernel='unadjusted'; got {energy_variance}")
     if kernel == "unadjusted" and target_acceptance is not None:
-        raise ValueError(f"target_acceptance is for kernel='adjusted'; got {target_acceptance}")
+        raise ValueError(f"target_acceptance applies only to kernel='adjusted'; got {target_acceptance}")

@@ -7,12 +7,14 @@ al. 2021), of variational Gaussians, of dropout networks, or as many stochastic-
     inference.multimode(inference.laplace(pretrain_epochs=0), members=inference.ensemble(num_members=10))
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from symbnn import keys, tree
 from symbnn.density import Target
@@ -40,20 +42,20 @@ class ModeMethod:
         return Fit(tree.take(posterior, 0), tree.take(diagnostics, 0))
 
 
-def multimode(method: ModeMethod, *, members: Method | Samples) -> Method:
+def multimode(method: Method, *, members: Method | Samples) -> Method:
     """`method` around every member: an equal mixture of what it gives.
 
-    `members` are stacked networks, or a method that finds them (`ensemble`). Gaussians become a
-    `GaussianMixture`, draws one `Empirical` with a chain per mode. Diagnostics have a leading mode axis, and
-    those of `members` follow under `members/`.
+    Args:
+        method: `variational`, `swag`, `laplace`, `sgmcmc` or `dropout`, which fit all modes in one program,
+            or any other `(key, target) -> Fit`, which is called once per member with a target whose `init`
+            is that member (so `hmc(num_chains=1, ...)` starts there).
+        members: Stacked networks, or a method that finds them (`ensemble`).
+
+    Gaussians become a `GaussianMixture`, draws one `Empirical` with the chains of every mode. Diagnostics
+    have a leading mode axis, and those of `members` follow under `members/`.
     """
-    if not isinstance(method, ModeMethod):
-        raise ValueError(
-            "multimode takes a method around one mode (variational, swag, laplace, sgmcmc, dropout); "
-            f"got {method!r}"
-        )
-    if method.initial is not None:
-        raise ValueError("multimode starts from its members; the method's own `initial` would be ignored")
+    if isinstance(method, ModeMethod) and method.initial is not None:
+        raise ValueError("multimode starts from its members, so the method must have no `initial` of its own")
 
     def many(key: Key, target: Target) -> Fit:
         networks, before = members, {}
@@ -62,12 +64,34 @@ def multimode(method: ModeMethod, *, members: Method | Samples) -> Method:
             networks = found.posterior.samples
             before = {f"members/{name}": value for name, value in found.diagnostics.items()}
         num_modes = tree.num_samples(networks)
-        starts = member_starts(key, target, num_modes, networks)
         mode_keys = keys.indexed(key, 0, num_modes)
-        posterior, diagnostics = method.fit_modes(mode_keys, target, starts)
+        if isinstance(method, ModeMethod):
+            starts = member_starts(key, target, num_modes, networks)
+            posterior, diagnostics = method.fit_modes(mode_keys, target, starts)
+        else:
+            posterior, diagnostics = _one_by_one(method, mode_keys, target, networks)
         return Fit(merge(posterior), diagnostics | before)
 
     return many
+
+
+def _one_by_one(
+    method: Method, mode_keys: Key, target: Target, networks: Samples
+) -> tuple[Any, dict[str, Any]]:
+    """What `method` gives from every network, stacked."""
+    fits = [
+        method(mode_key, target._replace(init=functools.partial(_start, tree.take(networks, index))))
+        for index, mode_key in enumerate(mode_keys)
+    ]
+    diagnostics = {
+        name: jax.tree.map(lambda *values: np.stack(values), *(fit.diagnostics[name] for fit in fits))
+        for name in fits[0].diagnostics
+    }
+    return tree.stack([fit.posterior for fit in fits]), diagnostics
+
+
+def _start(network: Params, key: Key) -> Params:
+    return network
 
 
 def merge(modes: Any) -> Any:

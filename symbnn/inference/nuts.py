@@ -16,17 +16,19 @@ from blackjax.mcmc.metrics import Metric
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
-from symbnn.density import Target
+from symbnn.density import LogDensity, Target
+from symbnn.density.parts import total
 from symbnn.inference import adaptation, driver
 from symbnn.inference.base import Fit, Method, ProgressCallback, Sink
 from symbnn.inference.chains import EVERYWHERE, Placement
 from symbnn.inference.hmc import sample_momentum
-from symbnn.inference.kernels import ChainDensity, Info, Kernel, PositionState, Tuning, total
-from symbnn.inference.settings import Run, check_positive
+from symbnn.inference.kernels import Info, Kernel, PositionState, Tuning
+from symbnn.inference.settings import Run, check_positive, documented
 from symbnn.inference.storage import IN_MEMORY, Storage
 from symbnn.types import Key, Params, Samples
 
 
+@documented
 def nuts(
     *,
     num_chains: int = 4,
@@ -44,25 +46,16 @@ def nuts(
     progress: ProgressCallback | None = None,
     sink: Sink | None = None,
 ) -> Method:
-    """NUTS over the weights of a network: trajectories that end when they turn back.
+    """NUTS over the weights of a network, or over any target with a log-density.
 
-    `step_size=None` adapts it by windows in the burn-in, towards `target_acceptance` (0.8), with a diagonal
-    mass matrix unless `mass` is "identity"; a given `step_size` goes with unit masses. A trajectory has at
-    most 2^`max_doublings` steps.
-    See `settings.Run` for the settings of all samplers and `driver.run` for the diagnostics.
+    Args:
+        step_size: Of the leapfrog integrator, with unit masses; None adapts it by windows in the burn-in.
+        max_doublings: A trajectory that does not turn back ends after 2^`max_doublings` steps.
+        mass: While adapting, None and "diagonal" find a mass for every weight, "identity" leaves them at 1.
+        target_acceptance: What the adaptation aims at; None is 0.8.
+        (settings of all samplers)
     """
-    run = Run(
-        num_chains=num_chains,
-        num_samples=num_samples,
-        num_burnin=num_burnin,
-        thinning=thinning,
-        chunk_size=chunk_size,
-        initial=initial,
-        placement=placement,
-        storage=storage,
-        progress=progress,
-        sink=sink,
-    )
+    run = Run.of(locals())
     check_positive(step_size=step_size)
     adaptation.require_adapting(step_size, mass=mass, target_acceptance=target_acceptance)
     if max_doublings < 1:
@@ -90,11 +83,11 @@ def build_kernel(*, max_doublings: int = 10) -> Kernel:
     """The Markov kernel."""
     transition = blackjax.nuts.build_kernel()
 
-    def init(key: Key, params: Params, density: ChainDensity) -> PositionState:
+    def init(key: Key, params: Params, density: LogDensity) -> PositionState:
         return PositionState(params)
 
     def step(
-        key: Key, state: PositionState, tuning: Tuning, density: ChainDensity
+        key: Key, state: PositionState, tuning: Tuning, density: LogDensity
     ) -> tuple[PositionState, Info]:
         likelihood, gradient = density.likelihood_and_gradient(state.position)
         relative = density.relative_to(state.position, likelihood)

@@ -1,5 +1,6 @@
 """The compiled parts of a run, each mapped over chains: where they start, and a chunk of transitions."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -8,10 +9,10 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from symbnn import keys
-from symbnn.density import Target
+from symbnn.density import LogDensity, Target
 from symbnn.inference import chains, loops
 from symbnn.inference.adaptation import Tuner
-from symbnn.inference.kernels import ChainDensity, Info, Kernel, Tuning, chain_density
+from symbnn.inference.kernels import Info, Kernel, Tuning
 from symbnn.inference.storage import Storage
 
 
@@ -68,8 +69,8 @@ def build(
 ) -> Programs:
     """The programs of a run whose chunks have at most `num_draws` draws of `thinning` transitions each."""
 
-    def density_of(shard: chains.Shard) -> ChainDensity:
-        return chain_density(target, chains.sum_over_shards(target.log_likelihood, plan, shard))
+    def density_of(shard: chains.Shard) -> LogDensity:
+        return _density(target, plan, shard)
 
     def chain_key(key_data: Array, index: Array) -> Array:
         key = jax.random.wrap_key_data(key_data, impl=key_impl)
@@ -85,7 +86,7 @@ def build(
         return Chain(begin["index"], sampler, *tuner.init(params)), jnp.all(jnp.stack(finite))
 
     def transition(
-        chain: Chain, density: ChainDensity, key: Array, index: Array, is_burnin: Array
+        chain: Chain, density: LogDensity, key: Array, index: Array, is_burnin: Array
     ) -> tuple[Chain, Info]:
         sampler, info = kernel.step(jax.random.fold_in(key, index), chain.sampler, chain.tuning, density)
         old = (chain.tuning, chain.adaptation)
@@ -115,6 +116,22 @@ def build(
         return chain, totals, carried if storage.collect == "predictions" else draws
 
     return Programs(*(chains.map_chains(function, plan) for function in (start, advance)))
+
+
+def _density(target: Target, plan: chains.Layout, shard: chains.Shard) -> LogDensity:
+    """The target's log-density, with the sum over data where that lies."""
+    log_density = target.log_density
+    # One that does not know its parts is all likelihood.
+    parts = log_density if isinstance(log_density, LogDensity) else LogDensity(log_density)
+    if not has_data_parts(target):
+        return parts
+    over_shards = chains.sum_over_shards(parts.log_likelihood, plan, shard)
+    return dataclasses.replace(parts, log_likelihood=over_shards)
+
+
+def has_data_parts(target: Target) -> bool:
+    """Whether the log-density is a sum over the target's data, which may then lie on several devices."""
+    return isinstance(target.log_density, LogDensity) and target.data is not None
 
 
 class _Kept(NamedTuple):
@@ -151,9 +168,9 @@ def _add(totals: Totals, info: Info) -> Totals:
     error = jnp.where(info.is_divergent, 0.0, info.energy_error)
     return Totals(
         totals.transitions + 1,
-        totals.acceptance + info.acceptance.astype(jnp.float32),
-        totals.divergences + info.is_divergent.astype(jnp.int32),
+        totals.acceptance + jnp.asarray(info.acceptance, jnp.float32),
+        totals.divergences + jnp.asarray(info.is_divergent, jnp.int32),
         totals.squared_energy_error + jnp.square(error).astype(jnp.float32),
-        totals.gradients + info.num_gradients.astype(jnp.int32),
-        info.log_density.astype(jnp.float32),
+        totals.gradients + jnp.asarray(info.num_gradients, jnp.int32),
+        jnp.asarray(info.log_density, jnp.float32),
     )

@@ -5,17 +5,17 @@ which a stopped run is recognised.
 """
 
 import math
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple, TypeVar
 
 import jax
-import numpy as np
 
 from symbnn import tree
 from symbnn.density import Target
 from symbnn.inference import chains
 from symbnn.inference.base import ProgressCallback, Sink
-from symbnn.inference.storage import Storage, check_storage, checksum
+from symbnn.inference.storage import IN_MEMORY, Storage, check_storage, checksum
 from symbnn.types import Samples
 
 OPERATIONS_PER_CHUNK = 5e12
@@ -26,25 +26,30 @@ OPERATIONS_PER_CHUNK = 5e12
 class Run:
     """Settings that all samplers share; checked when it is made."""
 
-    num_chains: int
-    num_samples: int
+    num_chains: int = 4
+    num_samples: int = 1000
     """Draws kept per chain."""
-    num_burnin: int
+    num_burnin: int = 100
     """Transitions per chain before the first draw."""
-    thinning: int
+    thinning: int = 1
     """Transitions per draw."""
-    chunk_size: int | None
+    chunk_size: int | None = None
     """Draws per compiled chunk, so per progress report and per stored file; None: `default_chunk_size`."""
-    initial: Samples | None
-    """Where chains start, one network per chain; None: draws from the prior."""
-    placement: chains.Placement
+    initial: Samples | None = None
+    """Where chains start, one network per chain; None: the target's `init`, a draw from the prior."""
+    placement: chains.Placement = chains.EVERYWHERE
     """Which chains run on which devices."""
-    storage: Storage
+    storage: Storage = IN_MEMORY
     """What becomes of the draws."""
-    progress: ProgressCallback | None
+    progress: ProgressCallback | None = None
     """Called by the host after every chunk."""
-    sink: Sink | None
+    sink: Sink | None = None
     """Where chunks are kept, from which a stopped run goes on."""
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> "Run":
+        """From the arguments of a sampler, which has others too."""
+        return cls(**{field.name: settings[field.name] for field in fields(cls)})
 
     def __post_init__(self) -> None:
         for name, least in (("num_chains", 1), ("num_samples", 1), ("num_burnin", 0), ("thinning", 1)):
@@ -53,6 +58,29 @@ class Run:
         if self.chunk_size is not None and self.chunk_size < 1:
             raise ValueError(f"chunk_size must be at least 1; got {self.chunk_size}")
         check_storage(self.storage, self.sink)
+
+
+SHARED = """num_chains: Chains, each with its own start.
+        num_samples: Draws kept per chain.
+        num_burnin: Transitions per chain before the first draw, in which the tuning adapts.
+        thinning: Transitions per draw.
+        initial: One start per chain; None is the target's `init`, for a network a draw from the prior.
+        chunk_size: Draws per compiled chunk, so per report and per stored file; None is half a minute's.
+        placement: Which devices the chains run on, and whether they share one chain's data.
+        storage: What becomes of the draws: kept in memory, left in the sink, or averaged into predictions.
+        progress: Called by the host after every chunk.
+        sink: Where chunks are kept (`io.ChunkStore(directory)`), from which a stopped run goes on.
+
+    Diagnostics are those of `inference.driver.run`."""
+
+
+Factory = TypeVar("Factory", bound=Callable[..., Any])
+
+
+def documented(factory: Factory) -> Factory:
+    """A sampler whose docstring lists the settings that all samplers share."""
+    factory.__doc__ = (factory.__doc__ or "").replace("(settings of all samplers)", SHARED)
+    return factory
 
 
 def check_positive(**values: float | int | None) -> None:
@@ -91,7 +119,7 @@ def default_chunk_size(settings: Run, target: Target) -> int:
     It does not depend on the number of draws, so that a longer run goes on from the chunks of a shorter one.
     """
     num_weights = tree.num_weights(jax.eval_shape(target.init, jax.random.key(0)))
-    per_draw = 600.0 * num_weights * target.num_data * settings.thinning * settings.num_chains
+    per_draw = 600.0 * num_weights * (target.num_data or 1) * settings.thinning * settings.num_chains
     return int(min(50, max(1, OPERATIONS_PER_CHUNK // per_draw)))
 
 
@@ -120,7 +148,7 @@ def fingerprint_entries(settings: Run, plan: chains.Layout, name: str) -> dict[s
 
     Not `num_samples`: a longer run goes on from the chunks of a shorter one.
     """
-    initial = [checksum(np.asarray(leaf)) for leaf in jax.tree.leaves(settings.initial)]
+    initial = [checksum(leaf) for leaf in jax.tree.leaves(settings.initial)]
     inputs = settings.storage.inputs
     return {
         "method": name,
@@ -131,6 +159,6 @@ def fingerprint_entries(settings: Run, plan: chains.Layout, name: str) -> dict[s
         "lanes": str(plan.lanes),
         "data_shards": str(plan.mesh.shape["data"]),
         "kept": f"{'predictions' if inputs is not None else 'draws'} as {settings.storage.dtype}",
-        "inputs": "none" if inputs is None else checksum(np.asarray(inputs)),
+        "inputs": "none" if inputs is None else checksum(inputs),
         "initial": ", ".join(initial) or "prior",
     }

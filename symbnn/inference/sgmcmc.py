@@ -24,10 +24,11 @@ from blackjax.sgmcmc import diffusions
 from jaxtyping import Array
 
 from symbnn import keys
-from symbnn.density import Batch, Target, has_batch_statistics, refuse_batch_statistics
-from symbnn.inference.base import Progress, ProgressCallback
+from symbnn.density import Batch, Target, has_batch_statistics, refuse_batch_statistics, tempered
+from symbnn.inference.base import Progress, ProgressCallback, Sink
 from symbnn.inference.multimode import ModeMethod
 from symbnn.inference.recipe import check_count
+from symbnn.inference.storage import checksum, fingerprint, flatten, unflatten
 from symbnn.inference.training import Problem, equal_part, problem_of, warn_nonfinite
 from symbnn.names import lookup
 from symbnn.posteriors import Empirical
@@ -63,43 +64,80 @@ def sgmcmc(
     batch_size: int = 100,
     initial: Params | None = None,
     progress: ProgressCallback | None = None,
+    sink: Sink | None = None,
 ) -> ModeMethod:
     """One chain of `num_samples` draws as an `Empirical` posterior; `multimode` runs many side by side.
 
-    `num_burnin` and `thinning` count steps, `num_burnin` in every cycle. `friction` is α of `sghmc`.
+    Args:
+        num_samples: Draws kept, together in all cycles.
+        step_size: ε, at the start of a cycle.
+        algorithm: `"sghmc"` or `"sgld"`.
+        schedule: `"constant"`, or `"cosine"`: the step size falls to zero within each cycle.
+        num_cycles: Cycles, each with its burn-in and its share of the draws.
+        num_burnin: Steps before the first draw of every cycle.
+        thinning: Steps per draw.
+        friction: α of `sghmc`.
+        batch_size: Examples per step, drawn with replacement.
+        initial: Where the chain starts; None is the model's initialisation.
+        progress: Called by the host after every chunk.
+        sink: Where chunks are kept (`io.ChunkStore(directory)`), from which a stopped run goes on.
+
     Diagnostics: `num_nonfinite`: steps whose gradient was not finite.
     """
     lookup(ALGORITHMS, algorithm, "algorithm")
     steps = lookup(SCHEDULES, schedule, "schedule")
-    for name, value in (("num_samples", num_samples), ("num_cycles", num_cycles), ("thinning", thinning)):
+    counts = {"num_samples": num_samples, "num_cycles": num_cycles, "thinning": thinning}
+    for name, value in {**counts, "batch_size": batch_size}.items():
         check_count(name, value)
-    check_count("batch_size", batch_size)
     check_count("num_burnin", num_burnin, least=0)
     if num_samples % num_cycles:
-        raise ValueError(f"{num_samples} samples do not divide into {num_cycles} cycles")
+        raise ValueError(f"num_cycles must divide num_samples; got {num_cycles} and {num_samples}")
     if not (step_size > 0 and friction > 0):
         raise ValueError(f"step_size and friction must be positive; got {step_size} and {friction}")
     dynamics = Dynamics(algorithm, friction, batch_size)
+    name = f"{dynamics}, {schedule} {step_size}, {num_samples} in {num_cycles}, {num_burnin}, {thinning}"
     plan = _plan(steps, step_size, num_cycles, num_burnin, num_samples // num_cycles, thinning)
 
     def fit_modes(mode_keys: Key, target: Target, starts: Samples) -> tuple[Any, dict[str, Any]]:
+        problem = problem_of(target)
         if has_batch_statistics(starts):
             refuse_batch_statistics()
-        if batch_size > target.num_data:
-            raise ValueError(f"batch_size is {batch_size}, but there are only {target.num_data} data points")
-        state = _start(mode_keys, starts)
-        draws: list[Samples] = []
-        for number, work in enumerate(plan):
-            state, positions = _run(problem_of(target), dynamics, state, mode_keys, work.steps, target.data)
-            draws += [positions] if work.is_kept else []
-            if progress is not None:
-                bad = {"nonfinite_steps": float(jnp.sum(state.num_nonfinite))}
-                progress(Progress("sgmcmc", number + 1, len(plan), bad))
-        warn_nonfinite("sgmcmc", state.num_nonfinite)
-        samples = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=1), *draws)
-        return jax.vmap(Empirical)(samples), {"num_nonfinite": state.num_nonfinite}
+        if batch_size > problem.num_data:
+            raise ValueError(f"batch_size is {batch_size}, but there are only {problem.num_data} data points")
+        if sink is not None:
+            begin = ", ".join(map(checksum, jax.tree.leaves(starts)))
+            sink.open(fingerprint(mode_keys, target, {"method": name, "starts": begin}))
+        advance = functools.partial(_run, problem, dynamics, mode_keys=mode_keys, data=target.data)
+        samples, num_nonfinite = _follow(plan, advance, _start(mode_keys, starts), sink, progress)
+        warn_nonfinite("sgmcmc", num_nonfinite)
+        return jax.vmap(Empirical)(samples), {"num_nonfinite": num_nonfinite}
 
     return ModeMethod(fit_modes, initial)
+
+
+def _follow(
+    plan: list["Work"],
+    advance: Callable[..., tuple[ChainState, Samples]],
+    state: ChainState,
+    sink: Sink | None,
+    progress: ProgressCallback | None,
+) -> tuple[Samples, Array]:
+    """(draws of all chains, steps that were not finite): every chunk of the plan, read or computed."""
+    draws: list[Samples] = []
+    for number, work in enumerate(plan):
+        stored = None if sink is None else sink.read(number)
+        if stored is None:
+            state, positions = advance(states=state, steps=work.steps)
+        else:
+            positions = unflatten("draws", stored, state.position)
+            state = jax.tree.map(jnp.asarray, unflatten("state", stored, state))
+        if sink is not None and stored is None:
+            sink.write(number, flatten("", {"state": state, "draws": positions}))
+        draws += [positions] if work.is_kept else []
+        if progress is not None:
+            bad = {"nonfinite_steps": float(jnp.sum(state.num_nonfinite))}
+            progress(Progress("sgmcmc", number + 1, len(plan), bad))
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=1), *draws), state.num_nonfinite
 
 
 class Steps(NamedTuple):
@@ -215,6 +253,8 @@ def _gradient(problem: Problem, batch_size: int, key: Key, params: Params, data:
     def log_density(params: Params) -> Array:
         outputs = problem.model.apply(params, data.inputs[indices])
         log_likelihood = jnp.mean(problem.likelihood.log_prob(outputs, data.targets[indices]))
-        return (problem.num_data * log_likelihood + problem.prior.log_prob(params)) / problem.temperature
+        return tempered(
+            problem.num_data * log_likelihood, problem.prior.log_prob(params), problem.temperature
+        )
 
     return jax.grad(log_density)(params)

@@ -8,16 +8,17 @@ the key of transition t of chain c is derived from the run's key, c and t.
 import dataclasses
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import Literal
 from jaxtyping import Array
 
 from symbnn import tree
-from symbnn.density import Target
+from symbnn.density import LogDensity, Target
 from symbnn.inference.base import Chunk, Sink
 from symbnn.types import Key, Params, Samples
 
@@ -27,8 +28,7 @@ class Storage(NamedTuple):
 
     collect: str = "samples"
     """`samples`: all draws in memory at the end. `stored`: draws stay in the sink, `Fit.posterior` reads
-    them on
-    demand. `predictions`: only the mean prediction at `inputs` is kept, in `diagnostics["predictions"]`."""
+    them on demand. `predictions`: only the mean prediction at `inputs`, in `diagnostics["predictions"]`."""
     inputs: Any = None
     dtype: Any = None
     """Of stored draws: float32 by default; float16 or bfloat16 halve the space."""
@@ -55,7 +55,7 @@ class Stored:
         for index in self.indices:
             chunk = self.sink.read(index)
             if chunk is None:
-                raise ValueError(f"chunk {index} of the stored draws is gone")
+                raise ValueError(f"Chunk {index} of the stored draws is missing; run again to compute it")
             yield unflatten("draws", chunk, self.template)
 
     def load(self, *, every: int = 1) -> Samples:
@@ -106,11 +106,11 @@ def check_storage(storage: Storage, sink: Sink | None) -> None:
     if storage.collect not in ("samples", "stored", "predictions"):
         raise ValueError(f"collect must be 'samples', 'stored' or 'predictions'; got {storage.collect!r}")
     if storage.collect == "stored" and sink is None:
-        raise ValueError("collect='stored' keeps draws in a sink; none was given")
+        raise ValueError("collect='stored' keeps the draws in a sink: add sink=io.ChunkStore(directory)")
     if (storage.collect == "predictions") != (storage.inputs is not None):
-        raise ValueError("collect='predictions' and inputs go together: the inputs are what is predicted")
+        raise ValueError("Storage: collect='predictions' and inputs must be given together")
     if storage.dtype is not None and not jnp.issubdtype(storage.dtype, jnp.floating):
-        raise ValueError(f"draws are stored as floating-point numbers; got dtype {storage.dtype}")
+        raise ValueError(f"Draws are stored as floating-point numbers; got dtype {storage.dtype}")
 
 
 def flatten(prefix: str, value: Any) -> Chunk:
@@ -134,26 +134,37 @@ def join_draws(chunks: list[Samples]) -> Samples:
 def fingerprint(key: Key, target: Target, settings: Mapping[str, str]) -> dict[str, str]:
     """What a stored run must agree in to be gone on with: key, data, density, settings, JAX version."""
     shapes = jax.eval_shape(target.init, jax.random.key(0))
-    closed = jax.make_jaxpr(target.log_likelihood)(shapes, target.data)
+    if isinstance(target.log_density, LogDensity) and target.data is not None:
+        program = program_checksum(target.log_density.log_likelihood, shapes, target.data)
+    else:
+        program = program_checksum(target.log_density, shapes)
     return {
-        "key": checksum(np.asarray(jax.random.key_data(key))),
-        "data": ", ".join(checksum(np.asarray(leaf)) for leaf in jax.tree.leaves(target.data)),
-        # Functions print with their address in this process, which is not part of what they compute.
-        "network": f"{zlib.crc32(re.sub(r'0x[0-9a-f]+', '', str(closed)).encode()):08x}",
-        # Arrays the network closes over print as variables.
-        "constants": ", ".join(checksum(np.asarray(constant)) for constant in _constants(closed)) or "none",
-        "likelihood": target.likelihood.name,
-        "prior": target.prior.name,
+        "key": checksum(jax.random.key_data(key)),
+        "data": ", ".join(checksum(leaf) for leaf in jax.tree.leaves(target.data)) or "none",
+        "network": program,
+        "likelihood": "none" if target.likelihood is None else target.likelihood.name,
+        "prior": "none" if target.prior is None else target.prior.name,
         "temperature": repr(target.temperature),
         "jax": jax.__version__,
         **settings,
     }
 
 
+def program_checksum(function: Callable[..., Any], *arguments: Any) -> str:
+    """What `function` computes for arguments of these shapes: the same in every process."""
+    closed = jax.make_jaxpr(function)(*arguments)
+    # Functions print with their address in this process, which is not part of what they compute.
+    text = re.sub(r"0x[0-9a-f]+", "", str(closed))
+    # Arrays it closes over print as variables, and numbers with few digits.
+    known = [text, *(checksum(constant) for constant in _constants(closed))]
+    return f"{zlib.crc32(chr(10).join(known).encode()):08x}"
+
+
 def _constants(program: Any) -> Iterator[Any]:
-    """Arrays a jaxpr closes over, those of jaxprs inside it too: an inner `jit` keeps its own."""
+    """Arrays and numbers in a jaxpr, those of jaxprs inside it too: an inner `jit` keeps its own."""
     yield from getattr(program, "consts", ())
     for equation in getattr(program, "jaxpr", program).eqns:
+        yield from (atom.val for atom in equation.invars if isinstance(atom, Literal))
         for inner in jax.tree.leaves(list(equation.params.values()), is_leaf=_is_program):
             if _is_program(inner):
                 yield from _constants(inner)
@@ -163,6 +174,7 @@ def _is_program(value: Any) -> bool:
     return hasattr(value, "eqns")
 
 
-def checksum(array: np.ndarray) -> str:
+def checksum(values: Any) -> str:
     """Type, shape and CRC32 of an array."""
+    array = np.asarray(values)
     return f"{array.dtype}{list(array.shape)}:{zlib.crc32(np.ascontiguousarray(array).tobytes()):08x}"

@@ -17,13 +17,16 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
+from jaxtyping import Array
 
 from symbnn import keys, tree
 from symbnn.density import Batch, Target
-from symbnn.inference.base import Progress, ProgressCallback
-from symbnn.inference.epochs import advance, initial_state
+from symbnn.inference.base import Checkpoint, Progress, ProgressCallback
+from symbnn.inference.epochs import TrainingState, advance, initial_state
 from symbnn.inference.multimode import ModeMethod
-from symbnn.inference.recipe import Recipe, check_count, refuse_temperature
+from symbnn.inference.recipe import Recipe, check_count, recipe_of, refuse_temperature
+from symbnn.inference.resume import open_slot
 from symbnn.inference.training import (
     NetworkLoss,
     join_statistics,
@@ -43,6 +46,9 @@ class Moments(NamedTuple):
     scatter: Params
 
 
+MOMENTUM = optax.sgd(1e-2, momentum=0.9)
+"""The default optimiser of the collecting phase; one object, as compiled steps are known by it."""
+
 STATISTICS_STEPS = 100
 """Minibatches after which running statistics are new: at momentum 0.9 nothing is left of the old ones."""
 
@@ -51,39 +57,71 @@ def swag(
     *,
     rank: int = 20,
     epochs: int = 40,
-    learning_rate: float = 1e-2,
-    momentum: float = 0.9,
+    optimizer: optax.GradientTransformation | None = None,
     pretrain_epochs: int = 50,
-    pretrain_learning_rate: float = 1e-3,
+    pretrain_optimizer: optax.GradientTransformation | None = None,
     batch_size: int = 100,
     initial: Params | None = None,
     progress: ProgressCallback | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> ModeMethod:
-    """A `LowRankGaussian` with diagonal, from `epochs` collections after Adam for `pretrain_epochs`.
+    """A `LowRankGaussian` with diagonal, from the networks after every epoch of a collecting phase.
 
-    `rank` deviations are kept, at most `epochs`. Diagnostics: `loss` (epochs,) of the collecting phase,
-    `pretraining_loss`, `num_nonfinite`: steps with a NaN or infinite loss.
+    Args:
+        rank: Deviations that are kept, at most `epochs`.
+        epochs: Passes over the data in the collecting phase, one network each.
+        optimizer: Of the collecting phase, any of Optax; None is SGD with momentum 0.9 at the constant
+            learning rate 1e-2, large enough to move about the mode.
+        pretrain_epochs: Passes over the data before it; with 0 the start is taken for a trained network.
+        pretrain_optimizer: Of the phase before it; None is `optax.adam(1e-3)`.
+        batch_size: Examples per step.
+        initial: Where training starts; None is the model's initialisation.
+        progress: Called by the host after every chunk of epochs.
+        checkpoint: Where the state is kept (`io.TrainingStore(directory)`), so that a training that was
+            stopped goes on with the same result.
+
+    Diagnostics: `loss` (epochs,) of the collecting phase, `pretraining_loss`, `num_nonfinite`: steps with a
+    NaN or infinite loss.
     """
-    recipe = Recipe(epochs, batch_size, "momentum", learning_rate, momentum)
-    warmup = Recipe(max(1, pretrain_epochs), batch_size, learning_rate=pretrain_learning_rate)
+    recipe = Recipe(epochs, batch_size, MOMENTUM if optimizer is None else optimizer)
+    warmup = recipe_of(max(1, pretrain_epochs), batch_size, pretrain_optimizer)
     check_count("pretrain_epochs", pretrain_epochs, least=0)
     check_count("rank", rank, least=2)
     if rank > epochs:
-        raise ValueError(f"rank is {rank}, but only {epochs} networks are collected: one per epoch")
+        raise ValueError(
+            f"rank must be at most epochs, as one network is collected per epoch; got {rank} > {epochs}"
+        )
 
     def fit_modes(mode_keys: Key, target: Target, starts: Samples) -> tuple[Any, dict[str, Any]]:
-        recipe.check_data(target.num_data)
+        recipe.check_data(problem_of(target).num_data)
         refuse_temperature("swag", target.temperature)
         modes = starts
         diagnostics: dict[str, Any] = {}
         if pretrain_epochs:
-            modes, before = pretrain(mode_keys, target, starts, warmup, progress)
+            modes, before = pretrain(
+                mode_keys,
+                target,
+                starts,
+                warmup,
+                progress=progress,
+                checkpoint=checkpoint,
+                slot="swag-pretraining",
+            )
             diagnostics["pretraining_loss"] = before["loss"]
-        posterior, after = _collect(mode_keys, target, modes, recipe, rank, progress)
+        posterior, after = _collect(mode_keys, target, modes, recipe, rank, progress, checkpoint)
         warn_nonfinite("swag", after["num_nonfinite"])
         return posterior, diagnostics | after
 
     return ModeMethod(fit_modes, initial)
+
+
+class _Course(NamedTuple):
+    """How far the collecting phase has come; deviations and losses have axes (mode, epoch, ...)."""
+
+    state: TrainingState
+    moments: Moments
+    deviations: Params
+    losses: Array
 
 
 def _collect(
@@ -93,30 +131,36 @@ def _collect(
     recipe: Recipe,
     rank: int,
     progress: ProgressCallback | None,
+    checkpoint: Checkpoint | None,
 ) -> tuple[Any, dict[str, Any]]:
     """Go on with constant learning rate and fit the Gaussian to what is visited."""
     loss = NetworkLoss(problem_of(target), with_prior=True)
     key_collect = jax.vmap(lambda key: keys.named(key, "swag"))(mode_keys)
     weights, statistics = split_statistics(modes)
-    state = initial_state(recipe, weights, statistics, target.num_data)
+    state = initial_state(recipe, weights, statistics)
+    slot = open_slot(checkpoint, "swag", loss, recipe, key_collect, state, target.data, rank=rank)
     moments = Moments(*(jax.tree.map(jnp.zeros_like, weights) for _ in range(2)))
-    losses: list[Any] = []
-    deviations: list[Params] = []
-    for epoch in range(recipe.epochs):
-        state, value = advance(loss, recipe, 1, state, key_collect, target.data, epoch)
-        moments, deviation = _update(moments, state.weights, epoch)
-        losses.append(value)
-        deviations = [*deviations, deviation][-rank:]
+    none_yet = jax.tree.map(lambda leaf: leaf[:, None][:, :0], weights)
+    course = slot.restore(_Course(state, moments, none_yet, jnp.zeros((tree.num_samples(weights), 0))))
+    for epoch in range(course.losses.shape[1], recipe.epochs):
+        state, value = advance(loss, recipe, 1, course.state, key_collect, target.data, epoch)
+        moments, deviation = _update(course.moments, state.weights, epoch)
+        deviations = jax.tree.map(
+            lambda kept, new: jnp.concatenate([kept, new[:, None]], axis=1)[:, -rank:],
+            course.deviations,
+            deviation,
+        )
+        course = _Course(state, moments, deviations, jnp.concatenate([course.losses, value], axis=1))
+        slot.keep(epoch + 1, course)
         if progress is not None:
             progress(Progress("swag", epoch + 1, recipe.epochs, {"loss": float(jnp.mean(value))}))
-    posterior: Any = _gaussians(moments, deviations, recipe.epochs)
+    posterior: Any = _gaussians(course.moments, course.deviations, recipe.epochs)
     if statistics:
         known = _statistics_at(
-            loss, recipe.batch_size, key_collect, moments.mean, state.statistics, target.data
+            loss, recipe.batch_size, key_collect, course.moments.mean, course.state.statistics, target.data
         )
         posterior = _with_statistics(posterior, known)
-    diagnostics = {"loss": jnp.concatenate(losses, axis=1), "num_nonfinite": state.num_nonfinite}
-    return posterior, diagnostics
+    return posterior, {"loss": course.losses, "num_nonfinite": course.state.num_nonfinite}
 
 
 @jax.jit
@@ -133,10 +177,10 @@ def _update(moments: Moments, weights: Params, count: Any) -> tuple[Moments, Par
     return Moments(mean, scatter), jax.tree.map(jnp.subtract, weights, mean)
 
 
-def _gaussians(moments: Moments, deviations: list[Params], num_collected: int) -> LowRankGaussian:
+def _gaussians(moments: Moments, deviations: Params, num_collected: int) -> LowRankGaussian:
     """One Gaussian per mode, stacked."""
-    scale = (2.0 * (len(deviations) - 1)) ** -0.5
-    factors = jax.tree.map(lambda *leaves: scale * jnp.stack(leaves, axis=1), *deviations)
+    scale = (2.0 * (jax.tree.leaves(deviations)[0].shape[1] - 1)) ** -0.5
+    factors = jax.tree.map(lambda leaf: scale * leaf, deviations)
     std = jax.tree.map(lambda scatter: jnp.sqrt(0.5 * scatter / num_collected), moments.scatter)
     return jax.vmap(LowRankGaussian)(moments.mean, factors, std)
 

@@ -18,11 +18,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from symbnn import tree
-from symbnn.density import Batch, Target, has_batch_statistics
-from symbnn.inference.base import Progress, ProgressCallback, Sink
-from symbnn.inference.epochs import Loss, TrainingState, advance, initial_state
+from symbnn.density import Batch, Target, has_batch_statistics, require_network
+from symbnn.inference.base import Checkpoint, Progress, ProgressCallback
+from symbnn.inference.epochs import Loss, TrainingState, advance, initial_state, steps_on_host
 from symbnn.inference.recipe import Recipe
-from symbnn.inference.storage import flatten, unflatten
+from symbnn.inference.resume import open_slot
 from symbnn.models import in_training
 from symbnn.types import Key, Params, Samples
 
@@ -47,6 +47,10 @@ class Trained(NamedTuple):
     snapshots: tuple[Params, Params]
     """Weights and statistics after the epochs asked for; leaves have axes (member, snapshot, ...)."""
 
+    def diagnostics(self) -> dict[str, Any]:
+        """What every method that trains reports."""
+        return {"loss": self.losses, "num_nonfinite": self.num_nonfinite}
+
 
 class _Course(NamedTuple):
     """How far training has come: all that is needed to go on."""
@@ -57,7 +61,8 @@ class _Course(NamedTuple):
 
 
 def problem_of(target: Target) -> Problem:
-    """The static half of `target`."""
+    """The static half of `target`; `ValueError` if it is not that of a network."""
+    require_network(target)
     return Problem(target.model, target.likelihood, target.prior, target.num_data, target.temperature)
 
 
@@ -92,13 +97,6 @@ class NetworkLoss:
         return loss, split_statistics(updated)[1]
 
 
-class Checkpoint(NamedTuple):
-    """Where a training run keeps its latest state: one slot of a sink, written after every chunk."""
-
-    sink: Sink
-    slot: int
-
-
 def train(
     loss: Loss,
     recipe: Recipe,
@@ -109,27 +107,31 @@ def train(
     *,
     progress: ProgressCallback | None = None,
     checkpoint: Checkpoint | None = None,
+    slot: str | None = None,
     snapshots: tuple[int, ...] = (),
     stage: str = "training",
 ) -> Trained:
     """Train all members for `recipe.epochs`; leaves of `weights` and `statistics` have a member axis.
 
-    `snapshots`: rising epochs after which the networks are kept as well.
+    `snapshots`: rising epochs after which the networks are kept as well. With a `checkpoint` the course is
+    kept there, by default under the name of the `stage`, and a training that was stopped goes on from it.
     """
-    state = initial_state(recipe, weights, statistics, data.inputs.shape[0])
+    state = initial_state(recipe, weights, statistics)
+    kept_in = open_slot(
+        checkpoint, slot or stage, loss, recipe, member_keys, state, data, snapshots=snapshots
+    )
     none_yet = jax.tree.map(lambda leaf: leaf[:, None][:, :0], (state.weights, state.statistics))
-    course = _Course(state, jnp.zeros((tree.num_samples(weights), 0)), none_yet)
-    if checkpoint is not None:
-        course = _restore(checkpoint, course)
-    size = equal_part(recipe.epochs, *snapshots)
+    course = kept_in.restore(_Course(state, jnp.zeros((tree.num_samples(weights), 0)), none_yet))
+    # Epochs on the host are slow ones, and one by one they come out the same.
+    on_host = steps_on_host(loss, recipe, state, member_keys, data)
+    size = 1 if on_host else equal_part(recipe.epochs, *snapshots)
     for first in range(course.losses.shape[1], recipe.epochs, size):
         state, chunk = advance(loss, recipe, size, course.state, member_keys, data, first)
         kept = course.snapshots
         if first + size in snapshots:
             kept = jax.tree.map(_append, kept, (state.weights, state.statistics))
         course = _Course(state, jnp.concatenate([course.losses, chunk], axis=1), kept)
-        if checkpoint is not None:
-            checkpoint.sink.write(checkpoint.slot, flatten("course", course))
+        kept_in.keep(first + size, course)
         if progress is not None:
             bad = int(jnp.sum(state.num_nonfinite > 0))
             statistic = {"loss": float(jnp.mean(chunk[:, -1])), "members_with_nonfinite_loss": float(bad)}
@@ -142,25 +144,34 @@ def _append(kept: Array, leaf: Array) -> Array:
     return jnp.concatenate([kept, leaf[:, None]], axis=1)
 
 
-def _restore(checkpoint: Checkpoint, course: _Course) -> _Course:
-    """The stored course, or the given one if nothing was stored."""
-    stored = checkpoint.sink.read(checkpoint.slot)
-    return course if stored is None else jax.tree.map(jnp.asarray, unflatten("course", stored, course))
-
-
 def pretrain(
-    member_keys: Key, target: Target, starts: Samples, recipe: Recipe, progress: ProgressCallback | None
+    member_keys: Key,
+    target: Target,
+    starts: Samples,
+    recipe: Recipe,
+    *,
+    progress: ProgressCallback | None,
+    checkpoint: Checkpoint | None,
+    slot: str,
 ) -> tuple[Samples, dict[str, Array]]:
     """MAP training of every start, for methods that work around a mode; with its diagnostics."""
     recipe.check_data(target.num_data)
     weights, statistics = split_statistics(starts)
     loss = NetworkLoss(problem_of(target), with_prior=True)
     trained = train(
-        loss, recipe, member_keys, weights, statistics, target.data, progress=progress, stage="pretraining"
+        loss,
+        recipe,
+        member_keys,
+        weights,
+        statistics,
+        target.data,
+        progress=progress,
+        checkpoint=checkpoint,
+        slot=slot,
+        stage="pretraining",
     )
     warn_nonfinite("pretraining", trained.num_nonfinite)
-    diagnostics = {"loss": trained.losses, "num_nonfinite": trained.num_nonfinite}
-    return join_statistics(trained.weights, trained.statistics), diagnostics
+    return join_statistics(trained.weights, trained.statistics), trained.diagnostics()
 
 
 def equal_part(total: int, *stops: int) -> int:
@@ -178,7 +189,7 @@ def warn_nonfinite(method: str, num_nonfinite: Array) -> None:
     if bad.size:
         warnings.warn(
             f"{method}: {bad.size} of {len(num_nonfinite)} members met a non-finite loss, members "
-            f"{bad[:10].tolist()}; try a smaller learning_rate",
+            f"{bad[:10].tolist()}; try an optimizer with a smaller learning rate",
             RuntimeWarning,
             stacklevel=3,
         )

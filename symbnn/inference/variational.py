@@ -19,13 +19,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import optax
 from jaxtyping import Array, Float
 
 from symbnn import keys
 from symbnn.density import Batch, Prior, Target, has_batch_statistics, refuse_batch_statistics
-from symbnn.inference.base import ProgressCallback
+from symbnn.inference.base import Checkpoint, ProgressCallback
 from symbnn.inference.multimode import ModeMethod
-from symbnn.inference.recipe import Recipe, check_count
+from symbnn.inference.recipe import check_count, recipe_of
 from symbnn.inference.training import Problem, problem_of, train, warn_nonfinite
 from symbnn.names import lookup
 from symbnn.posteriors import DiagonalGaussian, local_reparametrisation
@@ -73,43 +74,60 @@ def variational(
     *,
     epochs: int = 50,
     batch_size: int = 100,
-    optimizer: str = "adam",
-    learning_rate: float = 1e-3,
-    momentum: float = 0.9,
-    schedule: str = "constant",
-    milestones: tuple[int, ...] = (),
-    decay: float = 0.1,
+    optimizer: optax.GradientTransformation | None = None,
     initial: Params | None = None,
     initial_std: float = 0.05,
     reparametrisation: str = "local",
     num_draws: int = 1,
     progress: ProgressCallback | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> ModeMethod:
     """The mean-field Gaussian as a `DiagonalGaussian`, by stochastic gradients on minibatches.
 
-    `initial` is the mean at the start (a trained network, or by default the model's initialisation), with
-    standard deviation `initial_std` everywhere. Diagnostics: `loss` (epochs,), `num_nonfinite`.
+    Args:
+        epochs: Passes over the data.
+        batch_size: Examples per step; the last, incomplete minibatch of an epoch is left out.
+        optimizer: Any of Optax; None is `optax.adam(1e-3)`. Make it once: a new object compiles anew.
+        initial: The mean at the start, for instance a trained network; None is the model's initialisation.
+        initial_std: Standard deviation of every weight at the start; 0.05 is small beside trained weights.
+        reparametrisation: `"local"` draws pre-activations, with less noise in the gradient; `"weights"`
+            draws weights.
+        num_draws: Draws per step that the likelihood is averaged over.
+        progress: Called by the host after every chunk of epochs.
+        checkpoint: Where the state is kept (`io.TrainingStore(directory)`), so that a training that was
+            stopped goes on with the same result.
+
+    Diagnostics: `loss` (epochs,), the negative evidence lower bound per data point; `num_nonfinite`, steps
+    with a NaN or infinite loss.
     """
-    recipe = Recipe(epochs, batch_size, optimizer, learning_rate, momentum, schedule, milestones, decay)
+    recipe = recipe_of(epochs, batch_size, optimizer)
     local = lookup(REPARAMETRISATIONS, reparametrisation, "reparametrisation")
     check_count("num_draws", num_draws)
     if not initial_std > 0:
         raise ValueError(f"initial_std must be positive; got {initial_std}")
 
     def fit_modes(mode_keys: Key, target: Target, starts: Samples) -> tuple[Any, dict[str, Any]]:
-        recipe.check_data(target.num_data)
+        problem = problem_of(target)
+        recipe.check_data(problem.num_data)
         if has_batch_statistics(starts):
             refuse_batch_statistics()
-        loss = VariationalLoss(problem_of(target), local, target.prior.is_gaussian, num_draws)
+        loss = VariationalLoss(problem, local, problem.prior.is_gaussian, num_draws)
         log_std = jax.tree.map(lambda leaf: jnp.full_like(leaf, math.log(initial_std)), starts)
         weights = {"mean": starts, "log_std": log_std}
         trained = train(
-            loss, recipe, mode_keys, weights, {}, target.data, progress=progress, stage="variational"
+            loss,
+            recipe,
+            mode_keys,
+            weights,
+            {},
+            target.data,
+            progress=progress,
+            checkpoint=checkpoint,
+            stage="variational",
         )
         warn_nonfinite("variational", trained.num_nonfinite)
         std = jax.tree.map(jnp.exp, trained.weights["log_std"])
-        diagnostics = {"loss": trained.losses, "num_nonfinite": trained.num_nonfinite}
-        return DiagonalGaussian(trained.weights["mean"], std), diagnostics
+        return DiagonalGaussian(trained.weights["mean"], std), trained.diagnostics()
 
     return ModeMethod(fit_modes, initial)
 

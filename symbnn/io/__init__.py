@@ -9,6 +9,7 @@ from symbnn.io.sharded import load_sharded, save_sharded
 from symbnn.io.shared import SharedTables, load_shared, save_shared
 from symbnn.io.torch_layers import torch_layers
 from symbnn.io.torch_weights import from_torch, load_safetensors, save_safetensors, to_torch
+from symbnn.io.training import TrainingStore
 from symbnn.io.trees import load_tree, read_metadata, save_tree
 from symbnn.io.zoo import Shard, Zoo
 
@@ -18,6 +19,7 @@ __all__ = [
     "ForeignFileError",
     "Shard",
     "SharedTables",
+    "TrainingStore",
     "Zoo",
     "from_torch",
     "iterate_checkpoints",

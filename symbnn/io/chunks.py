@@ -38,12 +38,7 @@ class ChunkStore:
                 )
             write_text(self.directory / MANIFEST, json.dumps({"fingerprint": wanted}, indent=1) + "\n")
             return
-        for name in sorted(wanted.keys() | found.keys()):
-            if wanted.get(name) != found.get(name):
-                raise ArtefactError(
-                    f"{self.directory}: kept for another run: {name} was {found.get(name)!r} and is now "
-                    f"{wanted.get(name)!r}; use another directory, or delete this one to start afresh"
-                )
+        refuse_other_run(self.directory, found, wanted)
         remove_parts(self.directory)
 
     def fingerprint(self) -> dict[str, str] | None:
@@ -88,5 +83,15 @@ class ChunkStore:
 
     def _path(self, index: int) -> Path:
         if index < 0:
-            raise ValueError(f"chunks are numbered from zero, got {index}")
+            raise ValueError(f"Chunks are numbered from zero; got {index}")
         return self.directory / f"chunk-{index:06d}.safetensors"
+
+
+def refuse_other_run(directory: Path, found: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+    """`ArtefactError` naming the first entry of the fingerprint in which two runs differ."""
+    for name in sorted(wanted.keys() | found.keys()):
+        if wanted.get(name) != found.get(name):
+            raise ArtefactError(
+                f"{directory} belongs to another run: its {name} is {found.get(name)!r}, but this run has "
+                f"{wanted.get(name)!r}; use another directory, or delete this one to start afresh"
+            )

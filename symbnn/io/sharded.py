@@ -1,7 +1,10 @@
 """Trees whose arrays are spread over devices or hosts, through Orbax: every process writes its own shards.
 
-What fits one host goes through `save_tree`, whose files are checked bit by bit. This is for the rest: the
-state of a sampler whose data or chains are sharded over many hosts.
+What fits one host goes through `save_posterior` and `save_tree`, whose files are checked bit by bit. This is
+for the rest: a posterior (or the state of a sampler) whose samples lie on many devices or hosts,
+
+    io.save_sharded("draws", fit.posterior)
+    posterior = io.load_sharded("draws", like)      # `like`: the same posterior of shapes, on other devices
 """
 
 import os
@@ -48,7 +51,7 @@ def load_sharded(directory: str | Path, like: Any) -> Any:
     directory = Path(os.path.abspath(directory))
     if not directory.is_dir():
         raise problem(
-            directory, expected="a checkpoint", found="nothing", advice="run the stage that makes it"
+            directory, expected="a checkpoint", found="nothing", advice="check the path, or save it first"
         )
     try:
         with ocp.StandardCheckpointer() as checkpointer:
@@ -61,7 +64,7 @@ def load_sharded(directory: str | Path, like: Any) -> Any:
             directory,
             expected="a whole checkpoint",
             found=f"{type(error).__name__}: {str(error)[:300]}",
-            advice="delete the directory and run the stage again",
+            advice="delete the directory and save it again",
         ) from error
 
 

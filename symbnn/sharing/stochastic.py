@@ -22,7 +22,7 @@ from jaxtyping import Array, Float
 
 from symbnn import keys
 from symbnn.density import Batch, Target
-from symbnn.inference.base import ProgressCallback
+from symbnn.inference.base import Checkpoint, ProgressCallback
 from symbnn.inference.epochs import Loss, fetch
 from symbnn.inference.recipe import Recipe
 from symbnn.inference.training import (
@@ -127,18 +127,21 @@ def pretrain(
     initial: Params | None = None,
     wrap: Wrap | None = None,
     progress: ProgressCallback | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> tuple[Params, Array]:
     """Stage 0: one deterministic network by MAP training, with the loss of every epoch.
 
-    `initial` is where it starts, by default the model's initialisation. `key`, `target`, `recipe`, `wrap` and
-    `progress` are those of `train_stochastic`.
+    `initial` is where it starts, by default the model's initialisation. `key`, `target`, `recipe`, `wrap`,
+    `progress` and `checkpoint` are those of `train_stochastic`.
     """
     recipe.check_data(target.num_data)
     start = target.model.init(keys.named(key, "init")) if initial is None else initial
     check_same_shapes("initial", start, jax.eval_shape(target.model.init, key))
     loss: Loss = NetworkLoss(problem_of(target), with_prior=True)
     weights, statistics = split_statistics(start)
-    trained = train_one(key, target, loss, recipe, weights, statistics, wrap, progress, "pretraining")
+    trained = train_one(
+        key, target, loss, recipe, weights, statistics, wrap, progress, checkpoint, "pretraining"
+    )
     return join_statistics(trained.weights, trained.statistics), trained.losses
 
 
@@ -156,13 +159,14 @@ def train_stochastic(
     select: Callable[[str], bool] = is_kernel,
     wrap: Wrap | None = None,
     progress: ProgressCallback | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Stochastic:
     """Stage 1: a mean and a standard deviation for every weight that may be shared.
 
     Args:
         key: For the start, the batches and the draws.
         target: Model, likelihood and data.
-        recipe: Of the training: epochs, batch size, learning rate.
+        recipe: Of the training: epochs, batch size, optimiser.
         initial: A trained network; by default the model's initialisation.
         initial_std: Where the standard deviations start.
         scale_map: `"softplus"` or `"log_delta_exp"`: trained number to standard deviation.
@@ -172,6 +176,7 @@ def train_stochastic(
         select: Which leaves, by name, may be shared; by default kernels.
         wrap: Changes the loss, for instance by augmenting its batches.
         progress: Called by the host after every jitted chunk of epochs.
+        checkpoint: Where the state is kept (`io.TrainingStore(directory)`): a stopped training goes on.
     """
     recipe.check_data(target.num_data)
     mapping = lookup(SCALE_MAPS, scale_map, "scale map")
@@ -188,7 +193,9 @@ def train_stochastic(
     loss = StochasticLoss(problem_of(target), layout, scale_map, scale_speed, kl_weight, prior_std)
     network, statistics = split_statistics(start)
     weights = {"network": network, "scales": scales}
-    trained = train_one(key, target, loss, recipe, weights, statistics, wrap, progress, "stochastic")
+    trained = train_one(
+        key, target, loss, recipe, weights, statistics, wrap, progress, checkpoint, "stochastic"
+    )
     params = join_statistics(trained.weights["network"], trained.statistics)
     return Stochastic(params, loss.stds(trained.weights["scales"]), layout, trained.losses)
 
@@ -234,6 +241,7 @@ def train_one(
     statistics: Params,
     wrap: Wrap | None,
     progress: ProgressCallback | None,
+    checkpoint: Checkpoint | None,
     stage: str,
 ) -> Trained:
     """One run of `inference.training.train`; `ValueError` if it did not stay finite."""
@@ -246,12 +254,15 @@ def train_one(
         statistics,
         target.data,
         progress=progress,
+        checkpoint=checkpoint,
         stage=stage,
     )
     warn_nonfinite(stage, trained.num_nonfinite)
     result = _without_axis(trained)
     if not bool(jnp.isfinite(result.losses[-1])):
-        raise ValueError(f"{stage}: the loss ended at {result.losses[-1]}; try a smaller learning_rate")
+        raise ValueError(
+            f"{stage}: the loss ended at {result.losses[-1]}; try an optimizer with a smaller learning rate"
+        )
     return result
 
 

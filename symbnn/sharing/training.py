@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 
 from symbnn import keys, tree
 from symbnn.density import Batch, Target, has_batch_statistics
-from symbnn.inference.base import ProgressCallback
+from symbnn.inference.base import Checkpoint, ProgressCallback
 from symbnn.inference.recipe import Recipe
 from symbnn.inference.training import Problem, problem_of
 from symbnn.models import in_training
@@ -87,6 +87,7 @@ def train_shared(
     train_fixed: bool = False,
     wrap: Wrap | None = None,
     progress: ProgressCallback | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> TrainedSharing:
     """Stage 3: components and outliers trained together.
 
@@ -94,13 +95,14 @@ def train_shared(
         key: For the batches and the draws.
         target: Model, likelihood and data.
         shared: Where to start, of `share`.
-        recipe: Of the training: epochs, batch size, learning rate.
+        recipe: Of the training: epochs, batch size, optimiser.
         objective: The bound; by default `Objective()`.
         deterministic: Flat Stage-0 weights, for the prior `pretrained`.
         scale_speed: How much faster than the means the standard deviations are trained.
         train_fixed: Whether biases and normalisation parameters are trained as well.
         wrap: Changes the loss, for instance by augmenting its batches.
         progress: Called by the host after every jitted chunk of epochs.
+        checkpoint: Where the state is kept (`io.TrainingStore(directory)`): a stopped training goes on.
     """
     objective = Objective() if objective is None else objective
     recipe.check_data(target.num_data)
@@ -109,7 +111,7 @@ def train_shared(
     loss = SharedLoss(problem_of(target), objective, scale_speed)
     weights = _trainable(shared, scale_speed, train_fixed)
     statistics = {"shared": shared, "prior": objective.tables(shared, deterministic)}
-    trained = train_one(key, target, loss, recipe, weights, statistics, wrap, progress, "sharing")
+    trained = train_one(key, target, loss, recipe, weights, statistics, wrap, progress, checkpoint, "sharing")
     result = _rebuild(trained.statistics["shared"], trained.weights, scale_speed)
     return TrainedSharing(result, trained.losses)
 

@@ -4,6 +4,7 @@
 its own: `python -m tests.bench.bench_inference chains 8 2 1` and `... memory 100 1000`.
 """
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -23,7 +24,6 @@ from numpyro.infer.util import initialize_model
 
 from symbnn import density, inference, models
 from symbnn.inference.hmc import HMCState, leapfrog
-from symbnn.inference.kernels import chain_density
 from symbnn.io import ChunkStore
 from tests.bench import Row, peak_memory
 
@@ -180,7 +180,9 @@ def trajectory(target: density.Target, num_steps: int) -> Callable[[], Any]:
 
     @jax.jit
     def run(params: Any, data: Any) -> Any:
-        chain = chain_density(target, lambda w: target.log_likelihood(w, data))
+        chain = dataclasses.replace(
+            target.log_density, log_likelihood=lambda w: target.log_likelihood(w, data)
+        )
         state = HMCState(params, jnp.zeros(()), jax.tree.map(jnp.zeros_like, params))
         mass = jax.tree.map(lambda leaf: jnp.ones(()), params)
         return leapfrog(state, params, jnp.asarray(1e-6), num_steps, mass, chain)

@@ -169,7 +169,6 @@ def test_progress_is_told():
         ({"penalty": -1.0}, "penalty must be at least 0 and finite; got -1.0"),
         ({"penalty": float("nan")}, "penalty must be at least 0 and finite; got nan"),
         ({"loss": "cross-entropy"}, "cross_entropy"),
-        ({"schedule": "cosin"}, "cosine"),
     ],
 )
 def test_bad_input_is_named(changes, message):

@@ -96,7 +96,7 @@ def test_training_on_streamed_inputs_gives_the_same_networks():
 def test_a_sum_over_all_streamed_inputs_is_refused():
     target = density.target(MODEL, Split(STREAMED, LABELS))
     params = MODEL.init(KEY)
-    with pytest.raises(ValueError, match="the inputs stay on disk, so their log-likelihood cannot"):
+    with pytest.raises(ValueError, match="streamed from disk, so their log-likelihood cannot"):
         target.log_density(params)
     batch = density.Batch(jnp.asarray(VALUES), jnp.asarray(LABELS))
     expected = density.target(MODEL, batch).log_likelihood(params)

@@ -156,6 +156,27 @@ def test_temperature_divides_both_terms():
     np.testing.assert_allclose(cold.log_density(params), 4 * warm.log_density(params), rtol=1e-6)
 
 
+def test_a_difference_of_log_densities_is_formed_weight_by_weight():
+    """In float32 at a million weights: as in float64, where one number for each would be off by 0.06."""
+    prior = density.gaussian_prior()
+    old = random.normal(size=1_000_000).astype(np.float32)
+    new = (old + 1e-3 * random.normal(size=old.size)).astype(np.float32)
+    parts = density.LogDensity(lambda params: 3.0 * params["w"][0], prior.log_probs, temperature=0.5)
+    pairs = [({"w": jnp.asarray(each)}, jnp.asarray(3.0 * each[0])) for each in (new, old)]
+    found = parts.difference(*pairs[0], *pairs[1])
+    wide = [each.astype(np.float64) for each in (new, old)]
+    exact = 2.0 * (3.0 * (wide[0][0] - wide[1][0]) - 0.5 * np.sum(wide[0] ** 2 - wide[1] ** 2))
+    np.testing.assert_allclose(found, exact, atol=1e-3)
+    assert abs(float(parts(pairs[0][0]) - parts(pairs[1][0])) - exact) > 1e-2
+
+
+def test_a_target_is_a_start_and_a_log_density():
+    bare = density.Target(lambda key: jnp.zeros(2), lambda params: -jnp.sum(params**2))
+    assert bare.temperature == 1.0
+    with pytest.raises(ValueError, match=r"ensemble works on a network .* the target has no model, data"):
+        density.require_network(bare, "ensemble")
+
+
 def test_noise_is_learned_as_a_leaf():
     plain = models.mlp((3,), 1, hidden=(4,))
     model = density.learn_noise(plain, 1, initial=0.2)
@@ -188,12 +209,12 @@ def test_batch_statistics_are_no_likelihood():
     target = density.target(batch_norm_model(), batch)
     params = target.init(jax.random.key(0))
     assert np.isfinite(target.log_prior(params))
-    with pytest.raises(ValueError, match="a batch statistic is no likelihood"):
+    with pytest.raises(ValueError, match="Networks with BatchNorm have no per-example likelihood"):
         target.log_density(params)
 
 
 def test_noise_of_a_net_with_batch_statistics_is_refused():
-    with pytest.raises(ValueError, match="learn_noise needs a net without batch statistics"):
+    with pytest.raises(ValueError, match="learn_noise takes networks without BatchNorm"):
         density.learn_noise(batch_norm_model(), 3)
 
 
@@ -210,7 +231,7 @@ def mixed_dtypes(key):
         (None, density.Batch(VALUES, VALUES), {"likelihood": density.gaussian(1.0)}, "needs 2 outputs"),
         (None, density.Batch(VALUES, LABELS % 3), {"temperature": 0.0}, "temperature must be positive"),
         (None, density.Batch(VALUES, LABELS % 3), {"chunk_size": 0}, "chunk_size must be at least 1"),
-        (LinearModel(mixed_dtypes, None, None), density.Batch(VALUES, LABELS), {}, "mixes dtypes"),
+        (LinearModel(mixed_dtypes, None, None), density.Batch(VALUES, LABELS), {}, "must have one dtype"),
     ],
 )
 def test_bad_input_is_refused(model, batch, settings, message):

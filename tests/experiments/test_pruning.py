@@ -27,8 +27,8 @@ def test_borrowed_posteriors_give_the_same_table(tmp_path):
     problem = perceptron(config)
     with open_run("compact_posterior", config, lender) as run:
         run.stage("hmc", lambda: methods.sample(problem, run))
-        run.stage("ensemble", lambda: methods.train_ensemble(problem))
-        run.stage("variational", lambda: methods.fit_variational(problem))
+        run.stage("ensemble", lambda: methods.train_ensemble(problem, run))
+        run.stage("variational", lambda: methods.fit_variational(problem, run))
     own = debug_config("pruning")
     made = study.run(own, tmp_path / "made")
     borrowed = study.run(dataclasses.replace(own, posteriors=str(lender)), tmp_path / "borrowed")

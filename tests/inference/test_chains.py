@@ -105,8 +105,8 @@ def test_padded_data_has_no_weight():
 @pytest.mark.parametrize(
     ("placement", "message"),
     [
-        (inference.Placement(data_shards=9), "needs 9 devices; 8 are there"),
-        (inference.Placement(data_shards=0), "data_shards=0"),
+        (inference.Placement(data_shards=9), "data_shards must be between 1 and .*8.*; got 9"),
+        (inference.Placement(data_shards=0), "data_shards must be between 1 and .*; got 0"),
         (inference.Placement(lanes=0), "lanes must be at least 1"),
     ],
 )

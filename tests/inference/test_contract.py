@@ -7,6 +7,7 @@ import inspect
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from symbnn import data, density, inference, io, models, posteriors, tree
@@ -15,14 +16,15 @@ from symbnn.inference.settings import Run
 from symbnn.types import Samples
 
 KEY = jax.random.key(0)
-TRAINING = {"batch_size": 50, "learning_rate": 1e-2}
+ADAM = optax.adam(1e-2)
+TRAINING = {"batch_size": 50, "optimizer": ADAM}
 SAMPLING = {"num_chains": 2, "num_samples": 4, "num_burnin": 2, "step_size": 0.01}
 MEMBERS = {"num_members": 2, "epochs": 10, **TRAINING}
 
 METHODS = {
     "ensemble": lambda: inference.ensemble(**MEMBERS),
     "variational": lambda: inference.variational(epochs=20, initial_std=0.02, **TRAINING),
-    "swag": lambda: inference.swag(rank=3, epochs=4, pretrain_epochs=10, pretrain_learning_rate=1e-2),
+    "swag": lambda: inference.swag(rank=3, epochs=4, pretrain_epochs=10, pretrain_optimizer=ADAM),
     "laplace": lambda: inference.laplace(pretrain_epochs=10, chunk_size=50, **TRAINING),
     "last-layer laplace": lambda: inference.laplace(
         structure="full", leaves="last_layer", pretrain_epochs=10, chunk_size=50, **TRAINING

@@ -64,7 +64,7 @@ def test_two_processes_draw_what_one_draws(results):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"coordinator": "localhost:1"}, "go together; missing.*SYMBNN_NUM_PROCESSES"),
+        ({"coordinator": "localhost:1"}, "or none of them; missing.*SYMBNN_NUM_PROCESSES"),
         ({"coordinator": "localhost:1", "num_processes": 2, "process": 2}, r"process must be in \[0, 2\)"),
     ],
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from flax import linen as nn
 
@@ -19,7 +20,7 @@ from symbnn.inference.recipe import Recipe
 from symbnn.inference.training import NetworkLoss, problem_of, split_statistics
 
 KEY = jax.random.key(0)
-RECIPE = Recipe(epochs=3, batch_size=8, learning_rate=0.01, schedule="cosine")
+RECIPE = Recipe(3, 8, optax.adam(optax.cosine_decay_schedule(0.01, 6)))
 
 
 class Convolved(nn.Module):
@@ -49,7 +50,7 @@ def convolved():
 
 def follow(loop, convolved, chunks=(3,)):
     loss, data, starts = convolved
-    state, losses, first = initial_state(RECIPE, *starts, 20), [], 0
+    state, losses, first = initial_state(RECIPE, *starts), [], 0
     for size in chunks:
         state, values = loop(loss, RECIPE, size, state, keys.indexed(KEY, 0, 2), data, first)
         losses.append(values)
@@ -86,7 +87,7 @@ def test_convolutions_step_on_the_host_and_dense_layers_are_scanned(convolved, m
         monkeypatch.setattr(epochs, name, recorded(name))
     dense = problem(models.mlp((5,), 3, hidden=(4,)))
     for loss, data, starts in (convolved, dense):
-        advance(loss, RECIPE, 1, initial_state(RECIPE, *starts, 20), keys.indexed(KEY, 0, 2), data, 0)
+        advance(loss, RECIPE, 1, initial_state(RECIPE, *starts), keys.indexed(KEY, 0, 2), data, 0)
     assert called == ["step_epochs", "scan_epochs"]
 
 
@@ -98,7 +99,7 @@ def test_a_convolution_is_found_inside_other_programs_and_looked_for_once(convol
         traced.append(None)
         return jax.jit(jax.checkpoint(loss))(weights, statistics, batch, key)
 
-    state = initial_state(RECIPE, *starts, 20)
+    state = initial_state(RECIPE, *starts)
     for _ in range(2):
         assert is_slow_in_loops(nested, RECIPE, state, keys.indexed(KEY, 0, 2), data)
     assert len(traced) == 1
@@ -107,9 +108,7 @@ def test_a_convolution_is_found_inside_other_programs_and_looked_for_once(convol
 def test_accelerators_scan(convolved, monkeypatch):
     loss, data, starts = convolved
     monkeypatch.setattr(epochs.jax, "default_backend", lambda: "gpu")
-    assert not is_slow_in_loops(
-        loss, RECIPE, initial_state(RECIPE, *starts, 20), keys.indexed(KEY, 0, 2), data
-    )
+    assert not is_slow_in_loops(loss, RECIPE, initial_state(RECIPE, *starts), keys.indexed(KEY, 0, 2), data)
 
 
 DEVICES = """

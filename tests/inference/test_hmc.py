@@ -10,7 +10,7 @@ import pytest
 from symbnn import density, inference, tree
 from symbnn.inference import report
 from symbnn.inference.hmc import HMCState, build_kernel, default_trajectory, kinetic_difference, leapfrog
-from symbnn.inference.kernels import ChainDensity, Tuning, chain_density
+from symbnn.inference.kernels import Tuning
 from symbnn.inference.report import Tally, verdict
 from tests.inference.cases import LinearModel, assert_moments, conjugate, linear_model, small_network
 
@@ -63,7 +63,7 @@ def test_adapted_step_size_and_mass_sample_the_conjugate_posterior():
 def one_transition(dtype, position, momentum, step_size, num_steps):
     """Energy error of one trajectory of a Gaussian with a likelihood on part of the weights."""
     position, momentum = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), (position, momentum))
-    pull = ChainDensity(
+    pull = density.LogDensity(
         lambda params: -0.5 * jnp.sum(jnp.square(params["b"] - 0.5)), density.gaussian_prior().log_probs, 1.0
     )
     mass = jax.tree.map(lambda leaf: jnp.ones((), dtype), position)
@@ -95,7 +95,7 @@ def test_acceptance_in_float32_at_a_million_weights():
 def test_leapfrog_goes_back_the_way_it_came():
     model, batch = small_network()
     target = density.target(model, batch)
-    chain = chain_density(target, target.log_likelihood)
+    chain = target.log_density
     position, momentum = target.init(jax.random.key(0)), target.init(jax.random.key(1))
     mass = jax.tree.map(lambda leaf: jnp.asarray(2.0), position)
 
@@ -115,7 +115,7 @@ def test_leapfrog_goes_back_the_way_it_came():
 def test_a_rejected_proposal_leaves_the_chain_where_it_is():
     model, batch = small_network()
     target = density.target(model, batch)
-    chain = chain_density(target, target.log_likelihood)
+    chain = target.log_density
     kernel = build_kernel(num_steps=3)
     params = target.init(jax.random.key(0))
     mass = jax.tree.map(lambda leaf: jnp.ones(()), params)
@@ -214,7 +214,7 @@ def test_a_start_without_a_density_is_refused(base_run):
     initial = jax.vmap(target.init)(jax.random.split(jax.random.key(5), 2))
     initial["out"]["bias"] = initial["out"]["bias"].at[1].set(jnp.nan)
     method = inference.hmc(num_chains=2, num_samples=1, step_size=0.1, initial=initial, placement=HERE)
-    with pytest.raises(ValueError, match=r"chains \[1\] start where the log-density"):
+    with pytest.raises(ValueError, match=r"Chains \[1\] start where the log-density"):
         method(jax.random.key(0), target)
 
 
@@ -226,14 +226,17 @@ def test_a_start_without_a_density_is_refused(base_run):
         ({"step_size": -0.1}, "step_size must be positive"),
         ({"num_steps": 3, "trajectory": 1.0}, "not both"),
         ({"jitter": 1.0}, r"jitter must be in \[0, 1\)"),
-        ({"mass": "diagonal"}, "only happens with step_size=None"),
-        ({"max_num_steps": 5}, "max_num_steps steers the adaptation"),
-        ({"target_acceptance": 0.9}, "target_acceptance steers the adaptation"),
-        ({"step_size": None, "num_steps": 3, "max_num_steps": 5}, "nothing to bound"),
+        ({"mass": "diagonal"}, "applies only when the step size adapts \\(step_size=None\\)"),
+        ({"max_num_steps": 5}, "max_num_steps applies only when the step size adapts"),
+        ({"target_acceptance": 0.9}, "target_acceptance applies only when the step size adapts"),
+        (
+            {"step_size": None, "num_steps": 3, "max_num_steps": 5},
+            "max_num_steps applies only when num_steps is None; got both",
+        ),
         ({"thinning": 0}, "thinning must be at least 1"),
         ({"chunk_size": 0}, "chunk_size must be at least 1"),
-        ({"storage": inference.Storage(collect="stored")}, "none was given"),
-        ({"storage": inference.Storage(collect="predictions")}, "go together"),
+        ({"storage": inference.Storage(collect="stored")}, "add sink=io.ChunkStore"),
+        ({"storage": inference.Storage(collect="predictions")}, "must be given together"),
         ({"storage": inference.Storage(dtype=jnp.int8)}, "floating-point"),
         ({"storage": inference.Storage(collect="some")}, "collect must be"),
     ],
@@ -265,5 +268,5 @@ def test_batch_statistics_are_refused():
         return {"params": {"w": jnp.ones((5, 3))}, "batch_stats": {"mean": jnp.zeros(3)}}
 
     model = LinearModel(init, lambda params, inputs: inputs @ params["params"]["w"], None)
-    with pytest.raises(ValueError, match="a batch statistic is no likelihood"):
+    with pytest.raises(ValueError, match="Networks with BatchNorm have no per-example likelihood"):
         inference.hmc(step_size=0.1)(jax.random.key(0), density.target(model, batch))

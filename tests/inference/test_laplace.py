@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from jax.flatten_util import ravel_pytree
 
@@ -64,7 +65,7 @@ def test_the_diagonal_is_that_of_the_precision():
 
 def test_pretraining_finds_the_mode():
     case = conjugate()
-    fit = inference.laplace(pretrain_epochs=3000, batch_size=20, learning_rate=0.03)(KEY, case.target)
+    fit = inference.laplace(pretrain_epochs=3000, batch_size=20, optimizer=optax.adam(0.03))(KEY, case.target)
     deviation = np.abs(fit.posterior.mean["out"]["kernel"][:, 0] - case.mean) / np.sqrt(
         np.diag(case.covariance)
     )
@@ -143,7 +144,7 @@ def test_the_last_layer_is_found_in_the_jaxpr():
         return jax.jit(lambda h, w, b: 2.0 * (h @ w.T) + b)(hidden, params["head"], params["bias"])
 
     assert last_layer(apply, params, jnp.ones((1, 2))) == ("bias", "head")
-    with pytest.raises(ValueError, match="affine in no leaf"):
+    with pytest.raises(ValueError, match="outputs are not affine in any leaf"):
         last_layer(lambda p, x: jnp.tanh(apply(p, x)), params, jnp.ones((1, 2)))
 
 

@@ -57,7 +57,7 @@ def test_step_size_settles_where_the_energy_has_the_wanted_variance():
             tuning, state = carry
             scale = jnp.sqrt(dimension * constant * tuning.step_size**6)
             error = scale * jax.random.normal(jax.random.fold_in(key, index))
-            info = Info(jnp.ones(()), jnp.asarray(False), error, jnp.asarray(2), jnp.zeros(()))
+            info = Info(jnp.ones(()), jnp.zeros(()), jnp.asarray(False), error)
             return tuner.update(index, state, tuning, params, info)
 
         return jax.lax.fori_loop(0, 600, body, tuner.init(params))[0].step_size
@@ -93,9 +93,12 @@ def test_chains_start_from_an_ensemble_and_stay_near_it():
         ({"length": -1.0}, "length must be positive"),
         ({"kernel": "corrected"}, "'unadjusted' or 'adjusted'"),
         ({"energy_variance": (0.5, 0.0)}, "two positive numbers"),
-        ({"energy_variance": (0.5, 0.1), "step_size": 0.1}, "energy_variance steers the adaptation"),
-        ({"energy_variance": (0.5, 0.1), "kernel": "adjusted"}, "is for kernel='unadjusted'"),
-        ({"target_acceptance": 0.9}, "is for kernel='adjusted'"),
+        (
+            {"energy_variance": (0.5, 0.1), "step_size": 0.1},
+            "energy_variance applies only when",
+        ),
+        ({"energy_variance": (0.5, 0.1), "kernel": "adjusted"}, "only to kernel='unadjusted'"),
+        ({"target_acceptance": 0.9}, "only to kernel='adjusted'"),
     ],
 )
 def test_bad_settings_are_refused(settings, message):

@@ -45,7 +45,7 @@ def test_metric_is_the_euclidean_one_less_its_mean():
     [
         ({"max_doublings": 0}, "max_doublings must be at least 1"),
         ({"step_size": 0.0}, "step_size must be positive"),
-        ({"step_size": 0.1, "mass": "diagonal"}, "only happens with step_size=None"),
+        ({"step_size": 0.1, "mass": "diagonal"}, "mass applies only when the step size adapts"),
         ({"num_samples": 0}, "num_samples must be at least 1"),
     ],
 )
@@ -57,7 +57,7 @@ def test_bad_settings_are_refused(settings, message):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"num_burnin": 0}, "needs a burn-in"),
+        ({"num_burnin": 0}, "give a step_size, or num_burnin of at least 1; got 0"),
         ({"mass": "dense"}, "mass must be 'identity' or 'diagonal'"),
         ({"target_acceptance": 1.0}, r"target_acceptance must be in \(0, 1\)"),
     ],

@@ -129,12 +129,12 @@ def test_stored_draws_are_read_on_demand(finished):
 @pytest.mark.parametrize(
     ("key", "target", "settings", "named"),
     [
-        (8, None, {}, "key was"),
-        (7, conjugate(num_data=21).target, {}, "data was"),
-        (7, conjugate(temperature=0.5).target, {}, "temperature was"),
-        (7, None, {"step_size": 0.02}, "method was"),
-        (7, None, {"num_chains": 4}, "chains was"),
-        (7, None, {"thinning": 2}, "thinning was"),
+        (8, None, {}, "its key is"),
+        (7, conjugate(num_data=21).target, {}, "its data is"),
+        (7, conjugate(temperature=0.5).target, {}, "its temperature is"),
+        (7, None, {"step_size": 0.02}, "its method is"),
+        (7, None, {"num_chains": 4}, "its chains is"),
+        (7, None, {"thinning": 2}, "its thinning is"),
     ],
 )
 def test_chunks_of_another_run_are_refused(finished, key, target, settings, named):
@@ -157,7 +157,7 @@ def test_constants_of_the_network_are_part_of_the_run(wrap):
 
     first, again, other = (fingerprint(KEY, scaled(row), {}) for row in ([1, 2, 3], [1, 2, 3], [1, 2, 4]))
     assert first == again
-    assert first["constants"] != other["constants"]
+    assert first["network"] != other["network"]
 
 
 def test_another_network_is_another_run(finished):
@@ -165,7 +165,7 @@ def test_another_network_is_another_run(finished):
     target = conjugate().target
     model = target.model._replace(apply=lambda params, inputs: target.model.apply(params, -inputs))
     other = density.target(model, target.data, likelihood=target.likelihood, chunk_size=8)
-    with pytest.raises(ValueError, match="network was"):
+    with pytest.raises(ValueError, match="its network is"):
         inference.hmc(**SETTINGS, num_samples=4, sink=ChunkStore(directory))(jax.random.key(7), other)
 
 

@@ -121,7 +121,7 @@ def test_divergence_is_counted_and_said():
         ({"algorithm": "sgdl"}, "did you mean 'sgld'"),
         ({"schedule": "cosin"}, "did you mean 'cosine'"),
         ({"num_samples": 0}, "num_samples"),
-        ({"num_samples": 5, "num_cycles": 2}, "5 samples do not divide into 2 cycles"),
+        ({"num_samples": 5, "num_cycles": 2}, "num_cycles must divide num_samples; got 2 and 5"),
         ({"step_size": -1.0}, "step_size and friction must be positive"),
         ({"batch_size": 21}, "only 20 data points"),
     ],

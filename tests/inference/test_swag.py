@@ -3,10 +3,10 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from symbnn import density, inference, models, tree
-from symbnn.inference.swag import Moments, _gaussians, _update
 from symbnn.posteriors import FixedLeaves, GaussianMixture, LowRankGaussian
 from tests.inference.cases import conjugate, small_network
 from tests.inference.test_ensemble import Normalised
@@ -15,18 +15,25 @@ KEY = jax.random.key(0)
 
 
 def test_moments_and_deviations_are_those_of_the_visited_weights():
-    visited = np.random.default_rng(0).normal(5.0, 0.1, size=(7, 2, 3)).astype(np.float32)
-    moments = Moments(*({"w": jnp.zeros((2, 3))} for _ in range(2)))
-    deviations = []
-    for count, weights in enumerate(visited):
-        moments, deviation = _update(moments, {"w": jnp.asarray(weights)}, count)
-        deviations.append(deviation)
-    posterior = _gaussians(moments, deviations[-4:], 7)
-    np.testing.assert_allclose(posterior.mean["w"], visited.mean(0), rtol=1e-6)
-    np.testing.assert_allclose(posterior.std["w"], visited.std(0) / np.sqrt(2), rtol=1e-3)
-    averages = np.cumsum(visited, axis=0) / np.arange(1, 8)[:, None, None]
-    expected = (visited - averages)[-4:] / np.sqrt(2 * 3)
-    np.testing.assert_allclose(posterior.factors["w"], np.moveaxis(expected, 0, 1), atol=2e-6)
+    """With the whole data as one minibatch an ensemble visits the same weights, as its snapshots show."""
+    target = density.target(*small_network())
+    start = target.model.init(KEY)
+    settings = {"epochs": 7, "batch_size": target.num_data, "optimizer": optax.sgd(0.5)}
+    posterior = inference.swag(rank=4, pretrain_epochs=0, initial=start, **settings)(KEY, target).posterior
+    visits = inference.ensemble(
+        num_members=1, initial=tree.stack([start]), snapshots=tuple(range(1, 8)), **settings
+    )
+    for name, leaf in tree.named_leaves(visits(KEY, target).diagnostics["snapshots"]).items():
+        visited = np.asarray(leaf[0], np.float64)
+        mean, std, factors = (
+            tree.named_leaves(part)[name] for part in (posterior.mean, posterior.std, posterior.factors)
+        )
+        np.testing.assert_allclose(mean, visited.mean(0), atol=1e-6)
+        np.testing.assert_allclose(std, visited.std(0) / np.sqrt(2), atol=1e-6)
+        counts = np.arange(1, 8).reshape(-1, *(1,) * (visited.ndim - 1))
+        deviations = (visited - np.cumsum(visited, axis=0) / counts)[-4:]
+        np.testing.assert_allclose(factors, deviations / np.sqrt(2 * 3), atol=1e-6)
+    assert np.max(np.abs(factors)) > 1e-3
 
 
 def test_the_mean_of_a_linear_model_is_the_mode():
@@ -34,7 +41,7 @@ def test_the_mean_of_a_linear_model_is_the_mode():
     case = conjugate()
     start = {"out": {"kernel": jnp.asarray(case.mean, jnp.float32)[:, None]}}
     fit = inference.swag(
-        rank=5, epochs=300, batch_size=5, learning_rate=2e-2, momentum=0.0, pretrain_epochs=0, initial=start
+        rank=5, epochs=300, batch_size=5, optimizer=optax.sgd(2e-2), pretrain_epochs=0, initial=start
     )(KEY, case.target)
     assert isinstance(fit.posterior, LowRankGaussian)
     assert fit.posterior.rank == 5
@@ -67,7 +74,7 @@ def test_nets_with_batch_statistics_and_many_modes():
 
 def test_divergence_is_said():
     with pytest.warns(RuntimeWarning, match="swag: 1 of 1 members"):
-        inference.swag(rank=2, epochs=3, batch_size=20, learning_rate=1e20, pretrain_epochs=0)(
+        inference.swag(rank=2, epochs=3, batch_size=20, optimizer=optax.sgd(1e20), pretrain_epochs=0)(
             KEY, conjugate().target
         )
 
@@ -76,7 +83,7 @@ def test_divergence_is_said():
     ("settings", "message"),
     [
         ({"rank": 1}, "rank must be a whole number of at least 2"),
-        ({"rank": 50, "epochs": 40}, "only 40 networks are collected"),
+        ({"rank": 50, "epochs": 40}, "rank must be at most epochs"),
         ({"pretrain_epochs": -1}, "pretrain_epochs"),
         ({"batch_size": 30}, "only 20 data points"),
     ],
@@ -88,5 +95,5 @@ def test_wrong_settings_are_refused(settings, message):
 
 def test_a_temperature_is_refused():
     target = conjugate(temperature=0.5).target
-    with pytest.raises(ValueError, match="swag has no temperature"):
+    with pytest.raises(ValueError, match="swag takes a target with temperature 1 only"):
         inference.swag(batch_size=10)(KEY, target)

@@ -31,8 +31,7 @@ def fitted(reparametrisation: str, temperature: float) -> DiagonalGaussian:
     return inference.variational(
         epochs=3000,
         batch_size=20,
-        learning_rate=0.1,
-        schedule="cosine",
+        optimizer=optax.adam(optax.cosine_decay_schedule(0.1, 3000)),
         reparametrisation=reparametrisation,
         num_draws=4,
     )(KEY, case.target).posterior
@@ -132,9 +131,9 @@ def test_the_entropy_is_scipys():
 def test_it_starts_where_it_is_told():
     case = conjugate()
     start = {"out": {"kernel": jnp.array([[1.0], [2.0], [3.0]])}}
-    fit = inference.variational(epochs=1, batch_size=20, learning_rate=1e-9, initial=start, initial_std=0.02)(
-        KEY, case.target
-    )
+    fit = inference.variational(
+        epochs=1, batch_size=20, optimizer=optax.adam(1e-9), initial=start, initial_std=0.02
+    )(KEY, case.target)
     np.testing.assert_allclose(fit.posterior.mean["out"]["kernel"], start["out"]["kernel"], rtol=1e-6)
     np.testing.assert_allclose(fit.posterior.std["out"]["kernel"], 0.02, rtol=1e-5)
     assert fit.diagnostics["loss"].shape == (1,)
@@ -148,8 +147,6 @@ def test_it_starts_where_it_is_told():
         ({"num_draws": 0}, "num_draws"),
         ({"epochs": 0}, "epochs"),
         ({"initial": {"out": {"kernel": jnp.zeros((2, 1))}}}, "leaf 'out/kernel'"),
-        ({"schedule": "step"}, "milestones are the epochs"),
-        ({"schedule": "step", "milestones": (99,)}, r"milestones must be epochs in \[1, 50\]"),
         ({"batch_size": 50}, "only 20 data points"),
     ],
 )

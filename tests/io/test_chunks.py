@@ -28,9 +28,9 @@ def test_chunks_come_back_in_another_process(tmp_path):
 
 def test_chunks_of_another_run_are_refused(tmp_path):
     io.ChunkStore(tmp_path).open(FINGERPRINT)
-    with pytest.raises(io.ArtefactError, match="key was '0:0' and is now '0:1'"):
+    with pytest.raises(io.ArtefactError, match="its key is '0:0', but this run has '0:1'"):
         io.ChunkStore(tmp_path).open(FINGERPRINT | {"key": "0:1"})
-    with pytest.raises(io.ArtefactError, match="method was 'hmc' and is now None"):
+    with pytest.raises(io.ArtefactError, match="its method is 'hmc', but this run has None"):
         io.ChunkStore(tmp_path).open({"key": "0:0"})
 
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from symbnn import io
+from symbnn import io, posteriors
 from tests.io.same import same
 
 
@@ -30,6 +30,22 @@ def test_sharded_states_move_to_another_number_of_devices(tmp_path):
     assert len(loaded["position"].devices()) == 2
     with pytest.raises(io.ArtefactError, match="expected a new directory"):
         io.save_sharded(tmp_path / "step1", state)
+
+
+def test_draws_on_many_devices_are_read_back_on_another_layout(tmp_path):
+    """As they were, and with their chains, on as many devices as the template says."""
+    samples = {"out": {"kernel": jnp.arange(48.0).reshape(8, 6)}, "bias": jnp.arange(8.0)}
+    posterior = posteriors.Empirical(jax.device_put(samples, spread(8)), num_chains=4)
+    io.save_sharded(tmp_path / "draws", posterior)
+
+    def on_two(leaf):
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=spread(2))
+
+    loaded = io.load_sharded(tmp_path / "draws", jax.tree.map(on_two, posterior))
+    assert isinstance(loaded, posteriors.Empirical)
+    assert loaded.num_chains == 4
+    assert {len(leaf.devices()) for leaf in jax.tree.leaves(loaded)} == {2}
+    same(loaded.samples, samples)
 
 
 def test_wrong_and_missing_sharded_states_are_named(tmp_path):

@@ -3,10 +3,11 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from flax import linen as nn
 
-from symbnn import density, models, sharing, tree
+from symbnn import density, io, models, sharing, tree
 from symbnn.inference.recipe import Recipe
 from symbnn.sharing import Refined
 from symbnn.sharing.ellipses import Ellipses
@@ -54,9 +55,9 @@ class Normalised(nn.Module):
 )
 def test_all_stages_learn_and_the_noise_shrinks(model):
     key, target = jax.random.key(0), problem(model)
-    network, losses = sharing.pretrain(key, target, Recipe(10, 64, learning_rate=1e-2))
+    network, losses = sharing.pretrain(key, target, Recipe(10, 64, optax.adam(1e-2)))
     assert losses[-1] < losses[0]
-    stochastic = sharing.train_stochastic(key, target, Recipe(4, 64, learning_rate=1e-3), initial=network)
+    stochastic = sharing.train_stochastic(key, target, Recipe(4, 64), initial=network)
     points = stochastic.points()
     gradients = np.asarray(sharing.gradient_magnitudes(key, target, stochastic, num_batches=4, batch_size=64))
     outliers = sharing.find_outliers(points[:, 0], points[:, 1], gradients, magnitude=1.0)
@@ -70,12 +71,29 @@ def test_all_stages_learn_and_the_noise_shrinks(model):
     shared = sharing.share(stochastic.params, layout, points, refined)
     assert shared.num_outliers == clusters.outliers.mask.sum()
     assert 1 <= shared.num_components <= clusters.mixture.num_components
-    trained = sharing.train_shared(key, target, shared, Recipe(8, 64, learning_rate=1e-2), train_fixed=True)
+    trained = sharing.train_shared(key, target, shared, Recipe(8, 64, optax.adam(1e-2)), train_fixed=True)
     assert trained.losses[-1] < trained.losses[0]
     assert float(trained.shared.means[:, 1].mean()) < float(shared.means[:, 1].mean())
     before, after = (tree.named_leaves(each.fixed) for each in (shared, trained.shared))
     changed = {name for name in before if before[name].size and not np.array_equal(before[name], after[name])}
     assert changed == {name for name in before if before[name].size}
+
+
+def test_a_stopped_training_of_shared_weights_goes_on_bit_for_bit(tmp_path):
+    def run(progress=None, checkpoint=None):
+        settings = {"train_fixed": True, "progress": progress, "checkpoint": checkpoint}
+        return sharing.train_shared(jax.random.key(0), problem(MODEL), make(), Recipe(4, 64), **settings)
+
+    def stop(report):
+        if report.done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(stop, io.TrainingStore(tmp_path))
+    reports = []
+    resumed = run(reports.append, io.TrainingStore(tmp_path))
+    assert [report.done for report in reports] == [3, 4]
+    jax.tree.map(np.testing.assert_array_equal, resumed, run())
 
 
 def _none() -> Ellipses:

@@ -1,0 +1,68 @@
+"""Where a training keeps how far it has come, and how it is recognised when it is started again."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from symbnn.data import Streamed
+from symbnn.density import Batch
+from symbnn.inference.base import Checkpoint
+from symbnn.inference.epochs import Loss, TrainingState, step_shapes
+from symbnn.inference.recipe import Recipe, optimizer_checksum
+from symbnn.inference.storage import checksum, flatten, program_checksum, unflatten
+from symbnn.types import Key
+
+
+class Slot(NamedTuple):
+    """The place of one stage of training in a checkpoint; without one, nothing is kept."""
+
+    checkpoint: Checkpoint | None
+    stage: str
+    fingerprint: dict[str, str]
+
+    def restore(self, course: Any) -> Any:
+        """The stored course, or the given one if nothing was stored."""
+        stored = None
+        if self.checkpoint is not None:
+            stored = self.checkpoint.read(self.stage, self.fingerprint)
+        return course if stored is None else jax.tree.map(jnp.asarray, unflatten("course", stored, course))
+
+    def keep(self, epoch: int, course: Any) -> None:
+        """Write the course after `epoch` epochs."""
+        if self.checkpoint is not None:
+            self.checkpoint.write(self.stage, epoch, self.fingerprint, flatten("course", course))
+
+
+def open_slot(
+    checkpoint: Checkpoint | None,
+    stage: str,
+    loss: Loss,
+    recipe: Recipe,
+    member_keys: Key,
+    state: TrainingState,
+    data: Batch,
+    **settings: Any,
+) -> Slot:
+    """The place of this training, which is recognised by all that decides its result."""
+    if checkpoint is None:
+        return Slot(None, stage, {})
+    shapes = step_shapes(recipe, state, member_keys, data)
+    # Inputs on disk are known by a few of them: reading all may take hours.
+    is_streamed, few = isinstance(data.inputs, Streamed), np.arange(min(64, len(data.targets)))
+    known = {
+        "keys": jax.random.key_data(member_keys),
+        "data": (data.inputs[few] if is_streamed else data.inputs, data.targets),
+        "starts": (state.weights, state.statistics),
+    }
+    fingerprint = {
+        **{name: ", ".join(map(checksum, jax.tree.leaves(arrays))) for name, arrays in known.items()},
+        "loss": program_checksum(loss, *shapes),
+        "optimizer": optimizer_checksum(recipe.optimizer, shapes[0]),
+        "epochs": str(recipe.epochs),
+        "batch_size": str(recipe.batch_size),
+        "jax": jax.__version__,
+        **{name: repr(value) for name, value in settings.items()},
+    }
+    return Slot(checkpoint, stage, fingerprint)

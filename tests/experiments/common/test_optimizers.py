@@ -1,0 +1,43 @@
+"""The optimiser of a config: one object for equal settings, and the one that the words mean."""
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from experiments.common.optimizers import optimizer
+
+SETTINGS = {"name": "momentum", "learning_rate": 0.1, "momentum": 0.5}
+
+
+def test_equal_settings_are_one_object_so_that_nothing_compiles_again():
+    first, again = (optimizer(**SETTINGS) for _ in range(2))
+    assert first is again
+    assert optimizer(**(SETTINGS | {"learning_rate": 0.2})) is not first
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"name": "sgd"}, optax.sgd(0.1)),
+        ({}, optax.sgd(0.1, momentum=0.5)),
+        ({"name": "nesterov"}, optax.sgd(0.1, momentum=0.5, nesterov=True)),
+        (
+            {"name": "adam", "schedule": "cosine", "num_steps": 12},
+            optax.adam(optax.cosine_decay_schedule(0.1, 12)),
+        ),
+        (
+            {"schedule": "step", "milestones": (3, 6)},
+            optax.sgd(optax.piecewise_constant_schedule(0.1, {3: 0.1, 6: 0.1}), momentum=0.5),
+        ),
+    ],
+)
+def test_words_mean_what_they_say(changes, expected):
+    found, weights = optimizer(**(SETTINGS | changes)), jnp.ones(2)
+    states = [each.init(weights) for each in (found, expected)]
+    for step in range(8):
+        moves = []
+        for index, each in enumerate((found, expected)):
+            move, states[index] = each.update(jnp.array([1.0, -step]), states[index], weights)
+            moves.append(move)
+        np.testing.assert_array_equal(*moves)

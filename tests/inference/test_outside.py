@@ -1,0 +1,112 @@
+"""What users bring: a density of their own, a sampler of their own, a method of their own for every mode."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from symbnn import density, inference, io, tree
+from symbnn.inference import Info, Kernel, PositionState, Run, adaptation, driver
+from symbnn.posteriors import Empirical
+from tests.inference.cases import assert_moments, check_mean, conjugate, small_network
+
+KEY = jax.random.key(0)
+HERE = inference.Placement(devices=jax.devices()[:2])
+MEAN, STD = np.array([1.0, -2.0]), np.array([0.5, 2.0])
+
+
+def normal(params):
+    return -0.5 * jnp.sum(jnp.square((params["x"] - MEAN) / STD))
+
+
+TARGET = density.Target(lambda key: {"x": jax.random.normal(key, (2,))}, normal)
+SETTINGS = {"num_chains": 2, "placement": HERE}
+SAMPLERS = {
+    "hmc": lambda: inference.hmc(**SETTINGS, num_samples=800, num_burnin=200, mass="diagonal", jitter=0.2),
+    "nuts": lambda: inference.nuts(**SETTINGS, num_samples=600, num_burnin=200),
+    "mclmc": lambda: inference.mclmc(**SETTINGS, num_samples=1500, num_burnin=500, kernel="adjusted"),
+}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) for name in SAMPLERS])
+def test_a_start_and_a_log_density_are_enough_to_sample(name):
+    draws = np.asarray(SAMPLERS[name]()(KEY, TARGET).posterior.by_chain()["x"], np.float64)
+    check_mean(draws, MEAN, 4.0)
+    check_mean((draws - MEAN) ** 2, STD**2, 4.0)
+
+
+def test_a_plain_log_density_is_what_is_sampled_even_if_the_target_has_parts():
+    """Replaced by itself without its parts: up to rounding, the same draws."""
+    target = density.target(*small_network())
+    settings = {**SETTINGS, "num_samples": 3, "num_burnin": 0, "step_size": 0.01, "num_steps": 3}
+    whole = target._replace(log_density=lambda params: target.log_density(params))
+    doubled = target._replace(log_density=lambda params: 2 * target.log_density(params))
+    first, same, other = (inference.hmc(**settings)(KEY, each) for each in (target, whole, doubled))
+    kernels = [fit.posterior.samples["out"]["kernel"] for fit in (first, same, other)]
+    np.testing.assert_allclose(kernels[0], kernels[1], rtol=1e-4, atol=1e-5)
+    assert np.max(np.abs(kernels[0] - kernels[2])) > 1e-3
+
+
+def test_a_stopped_run_on_a_plain_density_is_recognised(tmp_path):
+    settings = {**SETTINGS, "num_samples": 2, "num_burnin": 0, "step_size": 0.1, "num_steps": 2}
+    method = inference.hmc(**settings, sink=io.ChunkStore(tmp_path))
+    first, again = (method(KEY, TARGET) for _ in range(2))
+    jax.tree.map(np.testing.assert_array_equal, first.posterior, again.posterior)
+    with pytest.raises(ValueError, match="belongs to another run: its network"):
+        method(KEY, TARGET._replace(log_density=lambda params: normal(params) - params["x"][0] ** 2))
+
+
+def metropolis():
+    """Random-walk Metropolis, as a user would write it."""
+
+    def step(key, state, tuning, log_density):
+        key_move, key_accept = jax.random.split(key)
+        noise = density.draw_like(key_move, state.position)
+        proposal = jax.tree.map(lambda w, e: w + tuning.step_size * e, state.position, noise)
+        old, new = log_density(state.position), log_density(proposal)
+        acceptance = jnp.minimum(1.0, jnp.exp(new - old))
+        accept = jax.random.uniform(key_accept) < acceptance
+        position = jax.tree.map(lambda a, b: jnp.where(accept, a, b), proposal, state.position)
+        return PositionState(position), Info(acceptance, jnp.where(accept, new, old))
+
+    return Kernel(lambda key, position, log_density: PositionState(position), step)
+
+
+def test_a_sampler_of_ten_lines_samples_the_conjugate_posterior():
+    case = conjugate()
+    run = Run(num_chains=4, num_samples=2000, num_burnin=500, thinning=5, placement=HERE)
+    fit = driver.run(KEY, case.target, metropolis(), adaptation.fixed(step_size=0.08), run)
+    assert_moments(fit, case)
+    assert fit.diagnostics["verdict"] == "ok"
+
+
+def test_a_sampler_of_ones_own_with_a_sink_needs_a_name(tmp_path):
+    run = Run(num_samples=2, sink=io.ChunkStore(tmp_path))
+    with pytest.raises(ValueError, match="A run with a sink needs a name"):
+        driver.run(KEY, conjugate().target, metropolis(), adaptation.fixed(step_size=0.1), run)
+
+
+def test_multimode_runs_any_method_around_every_member():
+    target = density.target(*small_network())
+    members = jax.vmap(target.init)(jax.random.split(KEY, 3))
+    method = inference.hmc(num_chains=2, num_samples=4, num_burnin=0, step_size=1e-4, num_steps=2)
+    fit = inference.multimode(method, members=members)(KEY, target)
+    assert fit.posterior.num_chains == 6
+    assert fit.diagnostics["acceptance"].shape == (3, 2)
+    # The steps are tiny, so every chain is still where its member is.
+    for chain in range(6):
+        here = jax.tree.map(lambda leaf, chain=chain: leaf[chain, -1], fit.posterior.by_chain())
+        expected = tree.take(members, chain // 2)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=0.01), here, expected)
+
+
+def test_multimode_takes_a_function():
+    target = density.target(*small_network())
+    members = jax.vmap(target.init)(jax.random.split(KEY, 3))
+
+    def stay(key, target):
+        return inference.Fit(Empirical(tree.stack([target.init(key)])), {"tries": 1})
+
+    fit = inference.multimode(stay, members=members)(KEY, target)
+    jax.tree.map(np.testing.assert_array_equal, fit.posterior.samples, members)
+    np.testing.assert_array_equal(fit.diagnostics["tries"], [1, 1, 1])
