@@ -55,7 +55,7 @@ def part_of(samples: Samples, chunk: slice) -> Samples:
 
 
 @partial(jax.jit, static_argnames="length")
-def _cut(samples: Samples, start: int, length: int) -> Samples:
+def _cut(samples: Samples, start: int | jax.Array, length: int) -> Samples:
     # One compilation for all chunks: a Python slice would be compiled for every place.
     return jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, length), samples)
 
