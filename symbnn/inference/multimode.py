@@ -48,7 +48,7 @@ def multimode(method: Method, *, members: Method | Samples) -> Method:
     Args:
         method: `variational`, `swag`, `laplace`, `sgmcmc` or `dropout`, which fit all modes in one program,
             or any other `(key, target) -> Fit`, which is called once per member with a target whose `init`
-            is that member (so `hmc(num_chains=1, ...)` starts there).
+            is that member (so `hmc(num_chains=1, ...)` starts there, and compiles once per member).
         members: Stacked networks, or a method that finds them (`ensemble`).
 
     Gaussians become a `GaussianMixture`, draws one `Empirical` with the chains of every mode. Diagnostics

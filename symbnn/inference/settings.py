@@ -22,44 +22,6 @@ OPERATIONS_PER_CHUNK = 5e12
 """Default size of a chunk: half a minute on two cores, seconds on an accelerator, between two reports."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Run:
-    """Settings that all samplers share; checked when it is made."""
-
-    num_chains: int = 4
-    num_samples: int = 1000
-    """Draws kept per chain."""
-    num_burnin: int = 100
-    """Transitions per chain before the first draw."""
-    thinning: int = 1
-    """Transitions per draw."""
-    chunk_size: int | None = None
-    """Draws per compiled chunk, so per progress report and per stored file; None: `default_chunk_size`."""
-    initial: Samples | None = None
-    """Where chains start, one network per chain; None: the target's `init`, a draw from the prior."""
-    placement: chains.Placement = chains.EVERYWHERE
-    """Which chains run on which devices."""
-    storage: Storage = IN_MEMORY
-    """What becomes of the draws."""
-    progress: ProgressCallback | None = None
-    """Called by the host after every chunk."""
-    sink: Sink | None = None
-    """Where chunks are kept, from which a stopped run goes on."""
-
-    @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> "Run":
-        """From the arguments of a sampler, which has others too."""
-        return cls(**{field.name: settings[field.name] for field in fields(cls)})
-
-    def __post_init__(self) -> None:
-        for name, least in (("num_chains", 1), ("num_samples", 1), ("num_burnin", 0), ("thinning", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}; got {getattr(self, name)}")
-        if self.chunk_size is not None and self.chunk_size < 1:
-            raise ValueError(f"chunk_size must be at least 1; got {self.chunk_size}")
-        check_storage(self.storage, self.sink)
-
-
 SHARED = """num_chains: Chains, each with its own start.
         num_samples: Draws kept per chain.
         num_burnin: Transitions per chain before the first draw, in which the tuning adapts.
@@ -78,9 +40,43 @@ Factory = TypeVar("Factory", bound=Callable[..., Any])
 
 
 def documented(factory: Factory) -> Factory:
-    """A sampler whose docstring lists the settings that all samplers share."""
+    """A sampler (or `Run`) whose docstring lists the settings that all samplers share."""
     factory.__doc__ = (factory.__doc__ or "").replace("(settings of all samplers)", SHARED)
     return factory
+
+
+@documented
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Run:
+    """Settings that all samplers share; checked when it is made.
+
+    Args:
+        (settings of all samplers)
+    """
+
+    num_chains: int = 4
+    num_samples: int = 1000
+    num_burnin: int = 100
+    thinning: int = 1
+    chunk_size: int | None = None
+    initial: Samples | None = None
+    placement: chains.Placement = chains.EVERYWHERE
+    storage: Storage = IN_MEMORY
+    progress: ProgressCallback | None = None
+    sink: Sink | None = None
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> "Run":
+        """From the arguments of a sampler, which has others too."""
+        return cls(**{field.name: settings[field.name] for field in fields(cls)})
+
+    def __post_init__(self) -> None:
+        for name, least in (("num_chains", 1), ("num_samples", 1), ("num_burnin", 0), ("thinning", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}; got {getattr(self, name)}")
+        if self.chunk_size is not None and self.chunk_size < 1:
+            raise ValueError(f"chunk_size must be at least 1; got {self.chunk_size}")
+        check_storage(self.storage, self.sink)
 
 
 def check_positive(**values: float | int | None) -> None:
