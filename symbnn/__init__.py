@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from symbnn import diagnostics as diagnostics
     from symbnn import evaluate as evaluate
     from symbnn import inference as inference
+    from symbnn import interop as interop
     from symbnn import io as io
     from symbnn import models as models
     from symbnn import posteriors as posteriors
@@ -31,6 +32,7 @@ __all__ = [
     "diagnostics",
     "evaluate",
     "inference",
+    "interop",
     "io",
     "models",
     "posteriors",

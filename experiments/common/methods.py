@@ -16,9 +16,8 @@ from experiments.harness import progress
 from experiments.harness.rundir import Run
 from symbnn import inference, keys, tree
 from symbnn.density import Target
-from symbnn.inference import Fit
+from symbnn.inference import Fit, Recipe
 from symbnn.inference.multimode import ModeMethod
-from symbnn.inference.recipe import Recipe
 from symbnn.types import Key, Samples
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from experiments.harness.provenance import Code, short
 from symbnn import diagnostics, evaluate, inference, io, sharing, symmetry
 from symbnn.io import posterior
-from symbnn.sharing.ellipses import Ellipses
+from symbnn.sharing import Ellipses
 from symbnn.sharing.merge import Merged
 
 CLASSES: tuple[type, ...] = (

@@ -18,7 +18,7 @@ from configs.weight_sharing.parts import Pretraining
 from experiments.common.problem import SCALES, Problem
 from symbnn import data, keys
 from symbnn.density import Batch
-from symbnn.inference.training import Loss
+from symbnn.inference.training.train import Loss
 from symbnn.types import Key, Params
 
 Images = Float[Array, "n height width channels"]

@@ -28,10 +28,9 @@ from jaxtyping import Array, Float
 
 from symbnn import names, tree
 from symbnn.density import Batch, has_batch_statistics
-from symbnn.inference import Fit
-from symbnn.inference.base import ProgressCallback
-from symbnn.inference.recipe import Recipe, check_count
-from symbnn.inference.training import train, warn_nonfinite
+from symbnn.inference import Fit, ProgressCallback, Recipe
+from symbnn.inference.training.recipe import check_count
+from symbnn.inference.training.train import train, warn_nonfinite
 from symbnn.models import Model
 from symbnn.posteriors import DiagonalGaussian, local_reparametrisation
 from symbnn.types import Key, Params

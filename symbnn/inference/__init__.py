@@ -16,23 +16,23 @@ exist), given to `driver.run`, which knows about chains, devices, chunks and sto
 A run with a sink needs a `name` with every setting that changes a draw: by it a stopped run is recognised.
 """
 
-from symbnn.inference import adaptation, driver
-from symbnn.inference.base import Checkpoint, Chunk, Fit, Method, Progress, Sink
-from symbnn.inference.chains import Placement
+from symbnn.inference.base import Checkpoint, Chunk, Fit, Method, Progress, ProgressCallback, Sink
+from symbnn.inference.chains import adaptation, driver
+from symbnn.inference.chains.kernels import Info, Kernel, PositionState, Tuning
+from symbnn.inference.chains.placement import Placement
+from symbnn.inference.chains.report import SamplingError
+from symbnn.inference.chains.settings import Run
 from symbnn.inference.dropout import dropout
 from symbnn.inference.ensemble import ensemble
 from symbnn.inference.hmc import hmc
-from symbnn.inference.kernels import Info, Kernel, PositionState, Tuning
 from symbnn.inference.laplace import laplace
 from symbnn.inference.mclmc import mclmc
 from symbnn.inference.multimode import multimode
 from symbnn.inference.nuts import nuts
-from symbnn.inference.recipe import Recipe
-from symbnn.inference.report import SamplingError
-from symbnn.inference.settings import Run
 from symbnn.inference.sgmcmc import sgmcmc
 from symbnn.inference.storage import Storage, Stored
 from symbnn.inference.swag import swag
+from symbnn.inference.training.recipe import Recipe
 from symbnn.inference.variational import variational
 
 __all__ = [
@@ -45,6 +45,7 @@ __all__ = [
     "Placement",
     "PositionState",
     "Progress",
+    "ProgressCallback",
     "Recipe",
     "Run",
     "SamplingError",

@@ -17,12 +17,13 @@ from jaxtyping import Array, Float
 from symbnn.density import Batch, Target, has_batch_statistics, refuse_batch_statistics
 from symbnn.inference.base import Checkpoint, ProgressCallback
 from symbnn.inference.multimode import ModeMethod
-from symbnn.inference.recipe import check_count, recipe_of, refuse_temperature
-from symbnn.inference.training import Problem, problem_of, train, warn_nonfinite
+from symbnn.inference.training.recipe import check_count, recipe_of, refuse_temperature
+from symbnn.inference.training.train import Problem, problem_of, train, warn_nonfinite
 from symbnn.names import nearest
 from symbnn.posteriors import DroppedUnits, Reading, Units
 from symbnn.posteriors.dropped import draw_masks, drop
-from symbnn.symmetry.spec import Factor, Leaf, Segments, SymmetrySpec, word_size
+from symbnn.symmetry import SymmetrySpec
+from symbnn.symmetry.spec import Factor, Leaf, Segments, word_size
 from symbnn.types import Key, Params, Samples
 
 

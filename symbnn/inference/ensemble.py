@@ -18,8 +18,8 @@ import optax
 from symbnn import keys, tree
 from symbnn.density import Target, require_network
 from symbnn.inference.base import Checkpoint, Fit, Method, ProgressCallback
-from symbnn.inference.recipe import check_count, recipe_of
-from symbnn.inference.training import (
+from symbnn.inference.training.recipe import check_count, recipe_of
+from symbnn.inference.training.train import (
     NetworkLoss,
     Trained,
     join_statistics,

@@ -16,12 +16,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from symbnn.density import LogDensity, Target, draw_like
-from symbnn.inference import adaptation, driver
+from symbnn.density import LogDensity, Target
 from symbnn.inference.base import Fit, Method, ProgressCallback, Sink
-from symbnn.inference.chains import EVERYWHERE, Placement
-from symbnn.inference.kernels import Info, Kernel, Tuning, is_divergence
-from symbnn.inference.settings import Run, check_positive, documented
+from symbnn.inference.chains import adaptation, driver
+from symbnn.inference.chains.kernels import Info, Kernel, Tuning, is_divergence, sample_momentum
+from symbnn.inference.chains.placement import EVERYWHERE, Placement
+from symbnn.inference.chains.settings import Run, check_positive, documented
 from symbnn.inference.storage import IN_MEMORY, Storage
 from symbnn.types import Key, Params, Samples
 
@@ -163,11 +163,6 @@ def leapfrog(
     position = drift(position, momentum)
     end = HMCState(position, *density.likelihood_and_gradient(position))
     return end, kick(momentum, end.gradient, 0.5 * step_size)
-
-
-def sample_momentum(key: Key, params: Params, inverse_mass: Params) -> Params:
-    """p ~ N(0, M)."""
-    return jax.tree.map(lambda z, v: z / jnp.sqrt(v), draw_like(key, params), inverse_mass)
 
 
 def kinetic_difference(new: Params, old: Params, inverse_mass: Params) -> Array:

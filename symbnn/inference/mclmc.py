@@ -19,12 +19,12 @@ import jax.numpy as jnp
 from blackjax.mcmc.hmc import HMCState
 
 from symbnn.density import LogDensity, Target
-from symbnn.inference import adaptation, driver
 from symbnn.inference.base import Fit, Method, ProgressCallback, Sink
-from symbnn.inference.chains import EVERYWHERE, Placement
-from symbnn.inference.energy_variance import energy_variance as energy_variance_tuner
-from symbnn.inference.kernels import Info, Kernel, PositionState, Tuning, is_divergence
-from symbnn.inference.settings import Run, check_positive, documented
+from symbnn.inference.chains import adaptation, driver
+from symbnn.inference.chains.energy_variance import energy_variance as energy_variance_tuner
+from symbnn.inference.chains.kernels import Info, Kernel, PositionState, Tuning, is_divergence
+from symbnn.inference.chains.placement import EVERYWHERE, Placement
+from symbnn.inference.chains.settings import Run, check_positive, documented
 from symbnn.inference.storage import IN_MEMORY, Storage
 from symbnn.types import Key, Params, Samples
 

@@ -18,12 +18,11 @@ from jaxtyping import Array
 
 from symbnn.density import LogDensity, Target
 from symbnn.density.parts import total
-from symbnn.inference import adaptation, driver
 from symbnn.inference.base import Fit, Method, ProgressCallback, Sink
-from symbnn.inference.chains import EVERYWHERE, Placement
-from symbnn.inference.hmc import sample_momentum
-from symbnn.inference.kernels import Info, Kernel, PositionState, Tuning
-from symbnn.inference.settings import Run, check_positive, documented
+from symbnn.inference.chains import adaptation, driver
+from symbnn.inference.chains.kernels import Info, Kernel, PositionState, Tuning, sample_momentum
+from symbnn.inference.chains.placement import EVERYWHERE, Placement
+from symbnn.inference.chains.settings import Run, check_positive, documented
 from symbnn.inference.storage import IN_MEMORY, Storage
 from symbnn.types import Key, Params, Samples
 

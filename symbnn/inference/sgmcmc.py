@@ -27,9 +27,9 @@ from symbnn import keys
 from symbnn.density import Batch, Target, has_batch_statistics, refuse_batch_statistics, tempered
 from symbnn.inference.base import Progress, ProgressCallback, Sink
 from symbnn.inference.multimode import ModeMethod
-from symbnn.inference.recipe import check_count
 from symbnn.inference.storage import checksum, fingerprint, flatten, unflatten
-from symbnn.inference.training import Problem, equal_part, problem_of, warn_nonfinite
+from symbnn.inference.training.recipe import check_count
+from symbnn.inference.training.train import Problem, equal_part, problem_of, warn_nonfinite
 from symbnn.names import lookup
 from symbnn.posteriors import Empirical
 from symbnn.types import Key, Params, Samples

@@ -23,11 +23,11 @@ from jaxtyping import Array
 from symbnn import keys, tree
 from symbnn.density import Batch, Target
 from symbnn.inference.base import Checkpoint, Progress, ProgressCallback
-from symbnn.inference.epochs import TrainingState, advance, initial_state
 from symbnn.inference.multimode import ModeMethod
-from symbnn.inference.recipe import Recipe, check_count, recipe_of, refuse_temperature
-from symbnn.inference.resume import open_slot
-from symbnn.inference.training import (
+from symbnn.inference.training.epochs import TrainingState, advance, initial_state
+from symbnn.inference.training.recipe import Recipe, check_count, recipe_of, refuse_temperature
+from symbnn.inference.training.resume import open_slot
+from symbnn.inference.training.train import (
     NetworkLoss,
     join_statistics,
     pretrain,

@@ -26,8 +26,8 @@ from symbnn import keys
 from symbnn.density import Batch, Prior, Target, has_batch_statistics, refuse_batch_statistics
 from symbnn.inference.base import Checkpoint, ProgressCallback
 from symbnn.inference.multimode import ModeMethod
-from symbnn.inference.recipe import check_count, recipe_of
-from symbnn.inference.training import Problem, problem_of, train, warn_nonfinite
+from symbnn.inference.training.recipe import check_count, recipe_of
+from symbnn.inference.training.train import Problem, problem_of, train, warn_nonfinite
 from symbnn.names import lookup
 from symbnn.posteriors import DiagonalGaussian, local_reparametrisation
 from symbnn.posteriors.base import standard_normal

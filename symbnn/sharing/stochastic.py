@@ -22,10 +22,9 @@ from jaxtyping import Array, Float
 
 from symbnn import keys
 from symbnn.density import Batch, Target
-from symbnn.inference.base import Checkpoint, ProgressCallback
-from symbnn.inference.epochs import Loss, fetch
-from symbnn.inference.recipe import Recipe
-from symbnn.inference.training import (
+from symbnn.inference import Checkpoint, ProgressCallback, Recipe
+from symbnn.inference.training.epochs import Loss, fetch
+from symbnn.inference.training.train import (
     NetworkLoss,
     Problem,
     Trained,

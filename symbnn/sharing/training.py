@@ -18,9 +18,8 @@ from jaxtyping import Array, Float
 
 from symbnn import keys, tree
 from symbnn.density import Batch, Target, has_batch_statistics
-from symbnn.inference.base import Checkpoint, ProgressCallback
-from symbnn.inference.recipe import Recipe
-from symbnn.inference.training import Problem, problem_of
+from symbnn.inference import Checkpoint, ProgressCallback, Recipe
+from symbnn.inference.training.train import Problem, problem_of
 from symbnn.models import in_training
 from symbnn.sharing.layout import insert
 from symbnn.sharing.objective import Objective

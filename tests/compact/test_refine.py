@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import minimize
 
 from symbnn import compact, evaluate, models, symmetry
-from symbnn.inference.epochs import scan_epochs
+from symbnn.inference.training.epochs import scan_epochs
 from symbnn.models import Model
 from symbnn.posteriors import DiagonalGaussian
 

@@ -14,7 +14,7 @@ from experiments.weight_sharing.stages import load_problem
 from symbnn import data, density, inference, models, sharing, tree
 from symbnn.data import Split, Streamed
 from symbnn.data.images import IMAGES
-from symbnn.inference.recipe import Recipe
+from symbnn.inference.training.recipe import Recipe
 from symbnn.posteriors import DiagonalGaussian
 
 KEY = jax.random.key(0)

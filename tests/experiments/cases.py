@@ -6,7 +6,7 @@ import numpy as np
 
 import configs
 from symbnn import data
-from symbnn.inference.epochs import scan_epochs
+from symbnn.inference.training.epochs import scan_epochs
 
 
 def debug_config(study: str) -> Any:
@@ -31,4 +31,4 @@ def stop_before_training(monkeypatch) -> None:
         assert "dot_general" in scan_epochs.lower(*arguments).as_text()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("symbnn.inference.training.advance", build_and_stop)
+    monkeypatch.setattr("symbnn.inference.training.train.advance", build_and_stop)

@@ -11,8 +11,8 @@ import optax
 import pytest
 
 from symbnn import data, density, inference, io, models, posteriors, tree
-from symbnn.inference import driver
-from symbnn.inference.settings import Run
+from symbnn.inference.chains import driver
+from symbnn.inference.chains.settings import Run
 from symbnn.types import Samples
 
 KEY = jax.random.key(0)

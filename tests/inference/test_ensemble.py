@@ -10,7 +10,7 @@ import pytest
 from flax import linen as nn
 
 from symbnn import density, inference, io, models, tree
-from symbnn.inference.epochs import scan_epochs
+from symbnn.inference.training.epochs import scan_epochs
 from tests.inference.cases import conjugate, small_network
 
 KEY = jax.random.key(0)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from symbnn import density, inference, tree
-from symbnn.inference import report
+from symbnn.inference.chains import report
+from symbnn.inference.chains.kernels import Tuning
+from symbnn.inference.chains.report import Tally, verdict
 from symbnn.inference.hmc import HMCState, build_kernel, default_trajectory, kinetic_difference, leapfrog
-from symbnn.inference.kernels import Tuning
-from symbnn.inference.report import Tally, verdict
 from tests.inference.cases import LinearModel, assert_moments, conjugate, linear_model, small_network
 
 HERE = inference.Placement(devices=jax.devices()[:2])

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from symbnn import density, inference
-from symbnn.inference.energy_variance import energy_variance
-from symbnn.inference.kernels import Info
+from symbnn.inference.chains.energy_variance import energy_variance
+from symbnn.inference.chains.kernels import Info
 from tests.inference.cases import assert_moments, conjugate, small_network
 
 HERE = inference.Placement(devices=jax.devices()[:2])

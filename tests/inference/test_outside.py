@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from symbnn import density, inference, io, tree
-from symbnn.inference import Info, Kernel, PositionState, Run, adaptation, driver
+from symbnn.inference import Info, Kernel, PositionState, Run
+from symbnn.inference.chains import adaptation, driver
 from symbnn.posteriors import Empirical
 from tests.inference.cases import assert_moments, check_mean, conjugate, small_network
 

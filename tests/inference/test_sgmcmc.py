@@ -7,7 +7,7 @@ import pytest
 
 from symbnn import density, inference
 from symbnn.inference.sgmcmc import SCHEDULES, _gradient
-from symbnn.inference.training import problem_of
+from symbnn.inference.training.train import problem_of
 from tests.inference.cases import assert_moments, conjugate, small_network
 
 KEY = jax.random.key(0)

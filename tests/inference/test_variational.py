@@ -12,7 +12,7 @@ import pytest
 from numpyro import distributions, infer
 
 from symbnn import density, inference
-from symbnn.inference.training import problem_of
+from symbnn.inference.training.train import problem_of
 from symbnn.inference.variational import VariationalLoss, entropy, expected_log_prior
 from symbnn.posteriors import DiagonalGaussian
 from tests.inference.cases import conjugate, small_network

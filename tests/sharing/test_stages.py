@@ -8,7 +8,7 @@ import pytest
 from flax import linen as nn
 
 from symbnn import density, io, models, sharing, tree
-from symbnn.inference.recipe import Recipe
+from symbnn.inference.training.recipe import Recipe
 from symbnn.sharing import Refined
 from symbnn.sharing.ellipses import Ellipses
 from symbnn.sharing.stochastic import SCALE_MAPS

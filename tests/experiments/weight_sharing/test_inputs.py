@@ -17,7 +17,7 @@ from experiments.weight_sharing import scores, study
 from experiments.weight_sharing.imports import import_weights
 from experiments.weight_sharing.stages import load_problem
 from symbnn import evaluate, io, sharing, tree
-from symbnn.inference.recipe import Recipe
+from symbnn.inference.training.recipe import Recipe
 
 DEBUG = configs.STUDIES["weight_sharing"].configs["debug"][1]
 

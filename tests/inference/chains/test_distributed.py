@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from symbnn.inference import distributed
-from tests.inference.distributed_run import run
+from symbnn.inference.chains import distributed
+from tests.inference.chains.distributed_run import run
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def free_port():
@@ -32,7 +32,7 @@ def start_process(rank, port, directory):
         "SYMBNN_PROCESS": str(rank),
     }
     files = [str(directory / name) for name in ("result", "store")]
-    command = [sys.executable, "-m", "tests.inference.distributed_run", *files]
+    command = [sys.executable, "-m", "tests.inference.chains.distributed_run", *files]
     return subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
 
 

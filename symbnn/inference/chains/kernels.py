@@ -6,9 +6,11 @@ A kernel sees the target's log-density by its parts (`density.LogDensity`).
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 from jaxtyping import Array
 
-from symbnn.density import LogDensity
+from symbnn.density import LogDensity, draw_like
 from symbnn.types import Key, Params
 
 DIVERGENCE = 1000.0
@@ -56,3 +58,8 @@ class Kernel(NamedTuple):
 def is_divergence(energy_error: Array) -> Array:
     """Far too large, or not a number."""
     return ~(energy_error < DIVERGENCE)
+
+
+def sample_momentum(key: Key, params: Params, inverse_mass: Params) -> Params:
+    """p ~ N(0, M)."""
+    return jax.tree.map(lambda z, v: z / jnp.sqrt(v), draw_like(key, params), inverse_mass)

@@ -9,9 +9,9 @@ import numpy as np
 from symbnn.data import Streamed
 from symbnn.density import Batch
 from symbnn.inference.base import Checkpoint
-from symbnn.inference.epochs import Loss, TrainingState, step_shapes
-from symbnn.inference.recipe import Recipe, optimizer_checksum
 from symbnn.inference.storage import checksum, flatten, program_checksum, unflatten
+from symbnn.inference.training.epochs import Loss, TrainingState, step_shapes
+from symbnn.inference.training.recipe import Recipe, optimizer_checksum
 from symbnn.types import Key
 
 

@@ -14,10 +14,16 @@ from flax import linen as nn
 
 from symbnn import density, keys, models, tree
 from symbnn.density import Batch
-from symbnn.inference import epochs
-from symbnn.inference.epochs import advance, initial_state, is_slow_in_loops, scan_epochs, step_epochs
-from symbnn.inference.recipe import Recipe
-from symbnn.inference.training import NetworkLoss, problem_of, split_statistics
+from symbnn.inference.training import epochs
+from symbnn.inference.training.epochs import (
+    advance,
+    initial_state,
+    is_slow_in_loops,
+    scan_epochs,
+    step_epochs,
+)
+from symbnn.inference.training.recipe import Recipe
+from symbnn.inference.training.train import NetworkLoss, problem_of, split_statistics
 
 KEY = jax.random.key(0)
 RECIPE = Recipe(3, 8, optax.adam(optax.cosine_decay_schedule(0.01, 6)))
@@ -114,9 +120,9 @@ def test_accelerators_scan(convolved, monkeypatch):
 DEVICES = """
 import jax, numpy as np, sys
 sys.path.insert(0, sys.argv[1])
-from tests.inference.test_epochs import Convolved, follow, problem
+from tests.inference.training.test_epochs import Convolved, follow, problem
 from symbnn import models
-from symbnn.inference.epochs import step_epochs
+from symbnn.inference.training.epochs import step_epochs
 state, losses = follow(step_epochs, problem(models.from_module(Convolved(), (5, 5, 1))))
 spread = {len(leaf.devices()) for leaf in jax.tree.leaves(state)}
 np.savez(sys.argv[2], losses, *jax.tree.leaves(state.weights), devices=len(jax.devices()), spread=max(spread))
@@ -127,7 +133,7 @@ np.savez(sys.argv[2], losses, *jax.tree.leaves(state.weights), devices=len(jax.d
 def test_members_or_examples_spread_over_devices_train_the_same(convolved, tmp_path, num_devices):
     # Two members lie on two devices; on four devices, the eight examples of a batch do.
     environment = {**os.environ, "XLA_FLAGS": f"--xla_force_host_platform_device_count={num_devices}"}
-    command = [sys.executable, "-c", DEVICES, str(Path(__file__).parents[2]), str(tmp_path / "trained.npz")]
+    command = [sys.executable, "-c", DEVICES, str(Path(__file__).parents[3]), str(tmp_path / "trained.npz")]
     subprocess.run(command, check=True, env=environment)
     found = dict(np.load(tmp_path / "trained.npz"))
     assert (found.pop("devices"), found.pop("spread")) == (num_devices, 1)

@@ -18,8 +18,8 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.extend.backend import clear_backends
 
-from symbnn.inference import report
 from symbnn.inference.base import Fit
+from symbnn.inference.chains import report
 from symbnn.posteriors import Empirical
 
 VARIABLES = ("SYMBNN_COORDINATOR", "SYMBNN_NUM_PROCESSES", "SYMBNN_PROCESS")

@@ -10,9 +10,10 @@ from jaxtyping import Array
 
 from symbnn import keys
 from symbnn.density import LogDensity, Target
-from symbnn.inference import chains, loops
-from symbnn.inference.adaptation import Tuner
-from symbnn.inference.kernels import Info, Kernel, Tuning
+from symbnn.inference import loops
+from symbnn.inference.chains import placement
+from symbnn.inference.chains.adaptation import Tuner
+from symbnn.inference.chains.kernels import Info, Kernel, Tuning
 from symbnn.inference.storage import Storage
 
 
@@ -60,7 +61,7 @@ def build(
     target: Target,
     kernel: Kernel,
     tuner: Tuner,
-    plan: chains.Layout,
+    plan: placement.Layout,
     *,
     num_draws: int,
     thinning: int,
@@ -69,14 +70,14 @@ def build(
 ) -> Programs:
     """The programs of a run whose chunks have at most `num_draws` draws of `thinning` transitions each."""
 
-    def density_of(shard: chains.Shard) -> LogDensity:
+    def density_of(shard: placement.Shard) -> LogDensity:
         return _density(target, plan, shard)
 
     def chain_key(key_data: Array, index: Array) -> Array:
         key = jax.random.wrap_key_data(key_data, impl=key_impl)
         return jax.random.fold_in(keys.named(key, "chains"), index)
 
-    def start(begin: dict[str, Any], shard: chains.Shard, key_data: Array) -> tuple[Chain, Array]:
+    def start(begin: dict[str, Any], shard: placement.Shard, key_data: Array) -> tuple[Chain, Array]:
         key, density = chain_key(key_data, begin["index"]), density_of(shard)
         params = begin.get("params")
         params = target.init(keys.named(key, "start")) if params is None else params
@@ -95,7 +96,7 @@ def build(
         return Chain(chain.number, sampler, tuning, adaptation), info
 
     def advance(
-        chain: Chain, shard: chains.Shard, key_data: Array, window: Window, inputs: Any
+        chain: Chain, shard: placement.Shard, key_data: Array, window: Window, inputs: Any
     ) -> tuple[Chain, Totals, Any]:
         density, key = density_of(shard), keys.named(chain_key(key_data, chain.number), "transitions")
 
@@ -115,17 +116,17 @@ def build(
         (chain, carried), (totals, draws) = loops.collect(one_draw, (chain, nothing), number, size=num_draws)
         return chain, totals, carried if storage.collect == "predictions" else draws
 
-    return Programs(*(chains.map_chains(function, plan) for function in (start, advance)))
+    return Programs(*(placement.map_chains(function, plan) for function in (start, advance)))
 
 
-def _density(target: Target, plan: chains.Layout, shard: chains.Shard) -> LogDensity:
+def _density(target: Target, plan: placement.Layout, shard: placement.Shard) -> LogDensity:
     """The target's log-density, with the sum over data where that lies."""
     log_density = target.log_density
     # One that does not know its parts is all likelihood.
     parts = log_density if isinstance(log_density, LogDensity) else LogDensity(log_density)
     if not has_data_parts(target):
         return parts
-    over_shards = chains.sum_over_shards(parts.log_likelihood, plan, shard)
+    over_shards = placement.sum_over_shards(parts.log_likelihood, plan, shard)
     return dataclasses.replace(parts, log_likelihood=over_shards)
 
 

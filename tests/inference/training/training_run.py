@@ -1,4 +1,4 @@
-"""A training in a process of its own, which tests may kill: `python -m tests.inference.training_run A B`.
+"""A training in a process of its own, which tests may kill: `python -m <this module> A B`.
 
 Its network has convolutions, batch statistics and dropout, so on a CPU the host steps, and every part of the
 state counts: weights, statistics, momenta, schedule, keys, losses, snapshots.

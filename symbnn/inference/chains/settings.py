@@ -13,8 +13,8 @@ import jax
 
 from symbnn import tree
 from symbnn.density import Target
-from symbnn.inference import chains
 from symbnn.inference.base import ProgressCallback, Sink
+from symbnn.inference.chains import placement as chains
 from symbnn.inference.storage import IN_MEMORY, Storage, check_storage, checksum
 from symbnn.types import Samples
 

@@ -17,7 +17,7 @@ from jaxtyping import Array
 
 from symbnn import tree
 from symbnn.density import Target
-from symbnn.inference.kernels import Info, Tuning
+from symbnn.inference.chains.kernels import Info, Tuning
 from symbnn.types import Params
 
 Mass = str

@@ -15,11 +15,12 @@ import numpy as np
 
 from symbnn import tree
 from symbnn.density import Target, has_batch_statistics, refuse_batch_statistics, require_network
-from symbnn.inference import chains, distributed, programs, report
-from symbnn.inference.adaptation import Tuner
 from symbnn.inference.base import Chunk, Fit, Progress
-from symbnn.inference.kernels import Kernel
-from symbnn.inference.settings import (
+from symbnn.inference.chains import distributed, programs, report
+from symbnn.inference.chains import placement as chains
+from symbnn.inference.chains.adaptation import Tuner
+from symbnn.inference.chains.kernels import Kernel
+from symbnn.inference.chains.settings import (
     Run,
     Work,
     check_initial,

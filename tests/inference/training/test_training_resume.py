@@ -15,16 +15,22 @@ import optax
 import pytest
 
 from symbnn import density, inference, io, models, sharing
-from symbnn.inference.recipe import Recipe, optimizer_checksum
+from symbnn.inference.training.recipe import Recipe, optimizer_checksum
 from tests.inference.cases import small_network
-from tests.inference.training_run import EPOCHS, run
+from tests.inference.training.training_run import EPOCHS, run
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 KEY = jax.random.key(0)
 
 
 def start(tmp_path: Path) -> subprocess.Popen:
-    command = [sys.executable, "-m", "tests.inference.training_run", tmp_path / "store", tmp_path / "end.npz"]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.inference.training.training_run",
+        tmp_path / "store",
+        tmp_path / "end.npz",
+    ]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env=os.environ)
 
 
@@ -160,7 +166,7 @@ def test_an_optimiser_is_known_by_what_it_does_in_every_process():
     here = [optimizer_checksum(make(), SHAPES) for make in OPTIMIZERS.values()]
     assert len(set(here)) == len(OPTIMIZERS)
     program = (
-        "from tests.inference import test_training_resume as t\n"
+        "from tests.inference.training import test_training_resume as t\n"
         "padding = [object() for _ in range(100_000)]\n"
         "print(*(t.optimizer_checksum(make(), t.SHAPES) for make in t.OPTIMIZERS.values()), sep='\\n')\n"
         "try: t.inference.ensemble(num_members=2, optimizer='adam')\n"

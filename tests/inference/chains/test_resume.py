@@ -16,9 +16,9 @@ from symbnn import density, evaluate, inference
 from symbnn.inference.storage import fingerprint
 from symbnn.io import ChunkStore
 from tests.inference.cases import conjugate
-from tests.inference.resume_run import NUM_CHUNKS, SETTINGS, run
+from tests.inference.chains.resume_run import NUM_CHUNKS, SETTINGS, run
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 KEY = jax.random.key(7)
 HERE = inference.Placement(devices=jax.devices()[:1])
 
@@ -174,7 +174,7 @@ def kill_until_done(directory, num_kills, seed):
     random = np.random.default_rng(seed)
     result = directory / "result.npy"
     store = directory / "store"
-    command = [sys.executable, "-m", "tests.inference.resume_run", str(store), str(result)]
+    command = [sys.executable, "-m", "tests.inference.chains.resume_run", str(store), str(result)]
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
     for kill in range(num_kills):
         process = subprocess.Popen(command, cwd=ROOT, env=environment)

@@ -28,7 +28,7 @@ from jaxtyping import Array, Float
 from symbnn import tree
 from symbnn.data import Streamed
 from symbnn.density import Batch
-from symbnn.inference.recipe import Recipe
+from symbnn.inference.training.recipe import Recipe
 from symbnn.types import Key, Params
 
 Loss = Callable[[Params, Params, Batch, Key], tuple[Array, Params]]

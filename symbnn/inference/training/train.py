@@ -20,9 +20,9 @@ from jaxtyping import Array, Float
 from symbnn import tree
 from symbnn.density import Batch, Target, has_batch_statistics, require_network
 from symbnn.inference.base import Checkpoint, Progress, ProgressCallback
-from symbnn.inference.epochs import Loss, TrainingState, advance, initial_state, steps_on_host
-from symbnn.inference.recipe import Recipe
-from symbnn.inference.resume import open_slot
+from symbnn.inference.training.epochs import Loss, TrainingState, advance, initial_state, steps_on_host
+from symbnn.inference.training.recipe import Recipe
+from symbnn.inference.training.resume import open_slot
 from symbnn.models import in_training
 from symbnn.types import Key, Params, Samples
 

@@ -17,8 +17,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from symbnn.inference.adaptation import Tuner, choose, initial_tuning, welford
-from symbnn.inference.kernels import Info, Tuning
+from symbnn.inference.chains.adaptation import Tuner, choose, initial_tuning, welford
+from symbnn.inference.chains.kernels import Info, Tuning
 from symbnn.types import Params
 
 BALANCE = 1.0 - math.sqrt(0.5 * math.pi * math.e) * math.erfc(math.sqrt(0.5))

@@ -1,0 +1,1 @@
+"""Training: a loss and a recipe go in; trained networks, kept by epochs, come out."""
