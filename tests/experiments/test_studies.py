@@ -70,6 +70,10 @@ def read_lines(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+ROUNDING = ("largest |in − out|", "largest change of a logit")
+"""Rows that hold what rounding leaves of an exact zero, in units of a rounding error: processors differ."""
+
+
 def test_a_run_leaves_everything_behind(finished):
     study, directory, _ = finished
     description = json.loads((directory / "run.json").read_text())
@@ -103,6 +107,9 @@ def test_the_numbers_are_those_that_were_kept(finished):
     for (table, row, _), value in expected.items():
         largest[table, row] = max(largest.get((table, row), 0.0), abs(value or 0.0))
     for place, value in expected.items():
+        if place[1].startswith(ROUNDING):
+            assert found[place] < 10.0, place
+            continue
         # One of the fifty test images is 0.02; a small number may not hide behind that.
         slack = 0.05 * min(1.0, largest[place[:2]])
         assert found[place] == (None if value is None else pytest.approx(value, rel=0.02, abs=slack)), place
