@@ -14,8 +14,8 @@ from safetensors import SafetensorError
 PART_SUFFIX = ".part"
 # What readers raise on bytes that are not what they expect.
 MALFORMED = (
-    *(OSError, EOFError, LookupError, ValueError, TypeError, AttributeError, RecursionError),
-    SafetensorError,
+    *(OSError, EOFError, ArithmeticError, LookupError, ValueError, TypeError, AttributeError),
+    *(RecursionError, SafetensorError),
 )
 NO_SPACE = "free space or choose a writable directory"
 
@@ -127,7 +127,9 @@ def bind(
             part.unlink(missing_ok=True)
     elif any(manifest.parent.glob(f"{kind}-*.safetensors")):
         expected = f"the manifest of the {kind}s beside it"
-        raise problem(manifest, expected=expected, found="nothing", advice="delete the directory and run again")
+        raise problem(
+            manifest, expected=expected, found="nothing", advice="delete the directory and run again"
+        )
     else:
         write_text(manifest, json.dumps(content, indent=1) + "\n")
 

@@ -122,9 +122,7 @@ def _description(path: Path, file: Any) -> tuple[dict[str, Any], dict[str, Any]]
         description = parse_json(text)
         found = f"format {description['format']} of symbnn {description['versions']['symbnn']}"
         if description["format"] != FORMAT:
-            raise problem(
-                path, expected=f"format {FORMAT}", found=found, advice="read it with that version"
-            )
+            raise problem(path, expected=f"format {FORMAT}", found=found, advice="read it with that version")
         nodes = array_nodes(description["tree"])
         is_known = all(node["kind"] in KINDS for node in nodes.values())
         is_summed = all(summary.keys() == SUMMARY for summary in description["arrays"].values())

@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from symbnn.io.shared import label_type
 from symbnn.sharing import gmm
 from symbnn.sharing.ellipses import Ellipses, find_ellipses
+from symbnn.sharing.files import label_type
 from symbnn.sharing.kmeans import kmeans
 from symbnn.sharing.layout import Layout, remainder
 from symbnn.sharing.merge import Merged, guards_of, merge
