@@ -37,7 +37,7 @@ def problem(
 
 @contextlib.contextmanager
 def explaining(path: Path, expected: str, advice: str, *, errors: Any = MALFORMED) -> Iterator[None]:
-    """`errors` in the block become the `ArtefactError` for `path`; one that is raised there stays as it is."""
+    """`errors` in the block become the `ArtefactError` for `path`; one of those passes as it is."""
     try:
         yield
     except ArtefactError:
