@@ -31,10 +31,8 @@ class ChunkStore:
     def fingerprint(self) -> dict[str, str] | None:
         """The fingerprint of the run the directory belongs to; None if it belongs to none yet."""
         path = self.directory / MANIFEST
-        if not path.exists():
-            return None
         with explaining(path, "a manifest", "delete the directory and run again"):
-            return dict(parse_json(path.read_bytes())["fingerprint"])
+            return dict(parse_json(path.read_bytes())["fingerprint"]) if path.exists() else None
 
     def read(self, index: int) -> dict[str, np.ndarray] | None:
         """Chunk `index`, or None if it was never written; `ArtefactError` names the file if it is damaged."""

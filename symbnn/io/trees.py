@@ -98,9 +98,9 @@ def read_metadata(path: str | Path) -> dict[str, Any]:
 
 
 def _opened(path: Path) -> Any:
-    if not path.exists():
-        raise problem(path, expected="a file", found="nothing", advice="run the stage that makes it")
     with explaining(path, "a whole safetensors file", ADVICE):
+        if not path.exists():
+            raise problem(path, expected="a file", found="nothing", advice="run the stage that makes it")
         return safe_open(path, framework="np")
 
 

@@ -59,8 +59,9 @@ class Zoo:
         # Through JSON, so that tuples compare equal to what is read back.
         wanted |= {"description": json.loads(json.dumps(dict(description)))}
         path = self.directory / MANIFEST
-        found = {name: self._manifest()[name] for name in wanted} if path.exists() else None
-        bind(path, {**wanted, "shards": {}}, wanted, found, "shard")
+        found = {**self._manifest(), "shards": {}} if path.exists() else None
+        wanted |= {"shards": {}}
+        bind(path, wanted, wanted, found, "shard")
 
     @property
     def num_networks(self) -> int:
