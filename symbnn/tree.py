@@ -1,13 +1,15 @@
 """Pytrees of weights: leaf names, stacking, indexing, checking."""
 
-from collections.abc import Callable, Sequence
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from symbnn.types import Params, Samples
+from symbnn.types import Key, Params, Samples
 
 
 def path_name(path: tuple[Any, ...]) -> str:
@@ -18,6 +20,18 @@ def path_name(path: tuple[Any, ...]) -> str:
 def named_leaves(tree: Params) -> dict[str, Any]:
     """Leaves by path name, in tree order."""
     return {path_name(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
+
+
+def nested(leaves: Mapping[str, Any]) -> dict[str, Any]:
+    """The inverse of `named_leaves`, with dicts as containers."""
+    result: dict[str, Any] = {}
+    for name, leaf in leaves.items():
+        *path, last = name.split("/")
+        node = result
+        for part in path:
+            node = node.setdefault(part, {})
+        node[last] = leaf
+    return result
 
 
 def map_named(function: Callable[..., Any], tree: Params, *rest: Params) -> Params:
@@ -92,6 +106,22 @@ def matrix(samples: Samples) -> Float[Array, "samples weights"]:
     """All numbers of every network side by side, in tree order."""
     count = num_samples(samples)
     return jnp.concatenate([leaf.reshape(count, -1) for leaf in jax.tree.leaves(samples)], axis=1)
+
+
+def cut(flat: Float[Array, " weights"], shapes: Sequence[Sequence[int]]) -> list[Array]:
+    """A vector as arrays of these `shapes`, one after the other."""
+    ends = list(itertools.accumulate(map(math.prod, shapes)))
+    return [part.reshape(shape) for part, shape in zip(jnp.split(flat, ends[:-1]), shapes, strict=True)]
+
+
+def draw_like(key: Key, params: Params, draw: Callable[..., Array] = jax.random.normal) -> Params:
+    """Independent unit draws in the shape of `params`.
+
+    One draw for all leaves, then cut: a generator per leaf would be compiled once per leaf, seconds each.
+    """
+    leaves, structure = jax.tree.flatten(params)
+    flat = draw(key, (num_weights(params),), jnp.result_type(*(leaf.dtype for leaf in leaves)))
+    return jax.tree.unflatten(structure, cut(flat, [leaf.shape for leaf in leaves]))
 
 
 def num_weights(params: Params) -> int:

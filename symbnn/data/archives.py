@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from symbnn.data.base import DataError, Part, bad_file, check_labels, image_part
+from symbnn.data.base import Part, bad_file, check_labels, find, image_part, reading
 
-ABSENT = "download it, or load with test_only=True if it is the training part"
+# RuntimeError: flipped flags that ask for a password or for a method of compression that nobody knows.
+DAMAGES = (OSError, EOFError, KeyError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 
 def read_kmnist_part(folder: Path, part: str, *, num: int) -> Part:
@@ -32,26 +33,18 @@ def read_svhn_part(folder: Path, part: str, *, num: int) -> Part:
 
 def read_npz(path: Path, key: str, shape: tuple[int, ...]) -> np.ndarray:
     """A byte array of an npz file; `DataError` unless its header and its content have this shape."""
-    if not path.exists():
-        raise bad_file(path, expected="this file", found="no such file", advice=ABSENT)
-    try:
-        with zipfile.ZipFile(path) as archive:
-            member = archive.getinfo(f"{key}.npy")
-            with archive.open(member) as file:
-                version = np.lib.format.read_magic(file)
-                if version != (1, 0):
-                    raise bad_file(path, expected="npy version (1, 0)", found=f"{version}")
-                found, fortran, dtype = np.lib.format.read_array_header_1_0(file)
-                _check_array(path, key, found, dtype, shape)
-                expected = file.tell() + math.prod(shape)
-                if member.file_size != expected:
-                    raise bad_file(path, expected=f"{expected} bytes of {key!r}", found=f"{member.file_size}")
-                content = file.read()
-    except DataError:
-        raise
-    # RuntimeError: flipped flags that ask for a password or for a method of compression that nobody knows.
-    except (OSError, EOFError, KeyError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
-        raise bad_file(path, expected="a whole npz file", found=f"{error} (cut or damaged)") from error
+    with reading(find(path), "a whole npz file", DAMAGES), zipfile.ZipFile(path) as archive:
+        member = archive.getinfo(f"{key}.npy")
+        with archive.open(member) as file:
+            version = np.lib.format.read_magic(file)
+            if version != (1, 0):
+                raise bad_file(path, expected="npy version (1, 0)", found=f"{version}")
+            found, fortran, dtype = np.lib.format.read_array_header_1_0(file)
+            _check_array(path, key, found, dtype, shape)
+            expected = file.tell() + math.prod(shape)
+            if member.file_size != expected:
+                raise bad_file(path, expected=f"{expected} bytes of {key!r}", found=f"{member.file_size}")
+            content = file.read()
     array = np.frombuffer(content, np.uint8)
     return array.reshape(shape, order="F" if fortran else "C")
 
@@ -60,18 +53,13 @@ def read_mat(path: Path, shapes: dict[str, tuple[int, ...]]) -> dict[str, np.nda
     """Arrays of a MATLAB file; `DataError` unless the file's own table gives them these shapes."""
     import scipy.io
 
-    if not path.exists():
-        raise bad_file(path, expected="this file", found="no such file", advice=ABSENT)
-    try:
+    # SciPy's reader raises many kinds of errors on a file that is cut or damaged.
+    with reading(find(path), "a whole MATLAB file", Exception):
         table = {name: shape for name, shape, _ in scipy.io.whosmat(path)}
         for name, shape in shapes.items():
             if table.get(name) != shape:
                 raise bad_file(path, expected=f"{name} of shape {shape}", found=f"{table.get(name)}")
         content = scipy.io.loadmat(path, variable_names=list(shapes))
-    except DataError:
-        raise
-    except Exception as error:  # SciPy's reader raises many kinds on a file that is cut or damaged
-        raise bad_file(path, expected="a whole MATLAB file", found=f"{error} (cut or damaged)") from error
     for name, shape in shapes.items():
         _check_array(path, name, content[name].shape, content[name].dtype, shape)
     return {name: content[name] for name in shapes}

@@ -4,13 +4,16 @@ A source hands out `Part`s: how many examples there are, and a function that rea
 set only the wanted subset is ever decoded and turned into floats.
 """
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from symbnn.data.streamed import Streamed
+
+ABSENT = "download it, or load with test_only=True if it is the training part"
 
 
 class Statistics(NamedTuple):
@@ -64,6 +67,25 @@ class DataError(ValueError):
 def bad_file(path: Path, *, expected: str, found: str, advice: str = "download it again") -> DataError:
     """The error for `path`: which file, what was expected, what was found, what to do."""
     return DataError(f"{path}: expected {expected}; found {found}; {advice}")
+
+
+@contextlib.contextmanager
+def reading(path: Path, expected: str, errors: Any = (OSError, ValueError)) -> Iterator[None]:
+    """`errors` in the block become the `DataError` for `path`; one of those passes as it is."""
+    try:
+        yield
+    except DataError:
+        raise
+    except errors as error:
+        raise bad_file(path, expected=expected, found=f"{error} (missing, cut or damaged)") from error
+
+
+def find(*paths: Path, expected: str = "this file", advice: str = ABSENT) -> Path:
+    """The first of `paths` that there is; `DataError` if there is none."""
+    for path in paths:
+        if path.exists():
+            return path
+    raise bad_file(paths[0], expected=expected, found="no such file", advice=advice)
 
 
 def check_labels(path: Path, labels: np.ndarray, num_classes: int) -> None:

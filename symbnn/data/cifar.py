@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from symbnn.data.base import Part, bad_file, check_labels, image_part
+from symbnn.data.base import Part, bad_file, check_labels, find, image_part
 
 PIXELS = 3 * 32 * 32
 # Folders inside the official archives.
@@ -15,23 +15,11 @@ CIFAR10_TRAIN = tuple(f"data_batch_{index}.bin" for index in range(1, 6))
 def read_cifar_part(folder: Path, files: tuple[str, ...], *, num: int, num_classes: int) -> Part:
     """The images of `files` one after the other; `num` in all, the same number in each."""
     num_labels = 1 if num_classes == 10 else 2
-    rows = [_read_rows(find(folder, name), num // len(files), num_labels, num_classes) for name in files]
-    joined = np.concatenate(rows)
+    advice = "unpack the official binary archive there"
+    paths = [find(*(folder / inner / name for inner in INNER_FOLDERS), advice=advice) for name in files]
+    joined = np.concatenate([_read_rows(path, num // len(files), num_labels, num_classes) for path in paths])
     images = joined[:, num_labels:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
     return image_part(images, joined[:, num_labels - 1])
-
-
-def find(folder: Path, name: str) -> Path:
-    """The file in `folder` or in the folder that the official archive unpacks to."""
-    for inner in INNER_FOLDERS:
-        if (folder / inner / name).exists():
-            return folder / inner / name
-    raise bad_file(
-        folder / name,
-        expected="this file",
-        found="no such file",
-        advice="unpack the official binary archive there",
-    )
 
 
 def _read_rows(path: Path, num: int, num_labels: int, num_classes: int) -> np.ndarray:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from symbnn.data.base import Part, Split, bad_file
+from symbnn.data.base import Part, Split, bad_file, reading
 
 SUFFIXES = (".jpeg", ".jpg", ".png")
 # Twice the largest ImageNet picture; a header that promises more is a decompression bomb.
@@ -98,15 +98,12 @@ def tiny_imagenet_val(folder: Path) -> ImageFolder:
 
 def read_image(path: Path, side: int) -> np.ndarray:
     """One image as `(side, side, 3)` floats in [0, 1]; `DataError` if it cannot be decoded."""
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
-    try:
-        with Image.open(path) as image:
-            if image.width * image.height > MAX_PIXELS:
-                raise bad_file(path, expected=f"at most {MAX_PIXELS} pixels", found=f"{image.size}")
-            rgb = image.convert("RGB")
-    except (OSError, UnidentifiedImageError, SyntaxError) as error:
-        raise bad_file(path, expected="an image", found=f"{error} (missing, cut or damaged)") from error
+    with reading(path, "an image", (OSError, SyntaxError)), Image.open(path) as image:
+        if image.width * image.height > MAX_PIXELS:
+            raise bad_file(path, expected=f"at most {MAX_PIXELS} pixels", found=f"{image.size}")
+        rgb = image.convert("RGB")
     scale = side / min(rgb.size)
     if scale != 1:
         size = (max(side, round(rgb.width * scale)), max(side, round(rgb.height * scale)))
@@ -128,10 +125,8 @@ def _images(folder: Path) -> list[Path]:
 
 
 def _read_lines(path: Path) -> list[str]:
-    try:
+    with reading(path, "a text file"):
         return path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise bad_file(path, expected="a text file", found=str(error)) from error
 
 
 def _read_words(path: Path) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from symbnn.data.base import Part, bad_file, check_labels, image_part
+from symbnn.data.base import Part, bad_file, check_labels, find, image_part, reading
 
 UNSIGNED_BYTE = 0x08
 # Deflate cannot shrink data by more than this: a header that promises more than the file can hold is a lie.
@@ -17,40 +17,27 @@ MAX_DEFLATE_RATIO = 1032
 GZIP_MAGIC = b"\x1f\x8b"
 
 
-def read_mnist_part(folder: Path, prefix: str, *, num: int, num_classes: int = 10) -> Part:
+def read_mnist_part(folder: Path, prefix: str, *, num: int) -> Part:
     """Images and labels `prefix-images-idx3-ubyte[.gz]`, `prefix-labels-idx1-ubyte[.gz]` of `folder`."""
-    images_path = find(folder, f"{prefix}-images-idx3-ubyte")
-    labels_path = find(folder, f"{prefix}-labels-idx1-ubyte")
+    names = (f"{prefix}-images-idx3-ubyte", f"{prefix}-labels-idx1-ubyte")
+    expected = "this file (or the same without .gz)"
+    images_path, labels_path = (
+        find(folder / f"{name}.gz", folder / name, expected=expected) for name in names
+    )
     images = read_idx(images_path, (num, 28, 28))
     labels = read_idx(labels_path, (num,))
-    check_labels(labels_path, labels, num_classes)
+    check_labels(labels_path, labels, 10)
     return image_part(images[..., None], labels)
-
-
-def find(folder: Path, name: str) -> Path:
-    """`folder/name.gz` or `folder/name`, whichever there is."""
-    for path in (folder / f"{name}.gz", folder / name):
-        if path.exists():
-            return path
-    raise bad_file(
-        folder / f"{name}.gz",
-        expected="this file (or the same without .gz)",
-        found="no such file",
-        advice="download it, or load with test_only=True if it is the training part",
-    )
 
 
 def read_idx(path: Path, shape: tuple[int, ...]) -> np.ndarray:
     """The byte array of an idx file; `DataError` unless its header and its content have this shape."""
-    try:
-        with _open(path) as file:
-            _check_header(path, file.read(4 + 4 * len(shape)), shape)
-            expected = math.prod(shape)
-            if expected > MAX_DEFLATE_RATIO * path.stat().st_size:
-                raise bad_file(path, expected=f"{expected} bytes", found=f"{path.stat().st_size} compressed")
-            content = file.read(expected + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise bad_file(path, expected="a whole file", found=f"{error} (cut or damaged)") from error
+    with reading(path, "a whole file", (OSError, EOFError, zlib.error)), _open(path) as file:
+        _check_header(path, file.read(4 + 4 * len(shape)), shape)
+        expected = math.prod(shape)
+        if expected > MAX_DEFLATE_RATIO * path.stat().st_size:
+            raise bad_file(path, expected=f"{expected} bytes", found=f"{path.stat().st_size} compressed")
+        content = file.read(expected + 1)
     if len(content) != expected:
         found = f"{len(content)} bytes" if len(content) < expected else "more bytes"
         raise bad_file(path, expected=f"{expected} bytes of content for shape {shape}", found=found)

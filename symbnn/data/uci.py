@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from symbnn.data.base import Dataset, Split, Statistics, bad_file, normalise, statistics
+from symbnn.data.base import Dataset, Split, Statistics, bad_file, normalise, reading, statistics
 
 NUM_ROWS = {
     "bostonHousing": 506,
@@ -54,10 +54,8 @@ def _standardise(split: Split, input_scale: Statistics, target_scale: Statistics
 
 
 def _read_table(path: Path) -> np.ndarray:
-    try:
+    with reading(path, "rows of numbers"):
         table = np.loadtxt(path, dtype=np.float64, ndmin=2)
-    except (OSError, ValueError) as error:
-        raise bad_file(path, expected="rows of numbers", found=str(error)) from error
     if not np.isfinite(table).all():
         row = int(np.flatnonzero(~np.isfinite(table).all(axis=1))[0])
         raise bad_file(path, expected="finite numbers", found=f"row {row}: {table[row]}")
@@ -65,10 +63,8 @@ def _read_table(path: Path) -> np.ndarray:
 
 
 def _read_columns(path: Path, num_columns: int) -> np.ndarray:
-    try:
+    with reading(path, "column numbers"):
         values = np.loadtxt(path, dtype=np.float64, ndmin=1)
-    except (OSError, ValueError) as error:
-        raise bad_file(path, expected="column numbers", found=str(error)) from error
     columns = values.astype(np.int64)
     if not columns.size or (columns != values).any() or columns.min() < 0 or columns.max() >= num_columns:
         raise bad_file(path, expected=f"column numbers from 0 to {num_columns - 1}", found=f"{values}")

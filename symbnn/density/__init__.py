@@ -3,7 +3,7 @@
 from symbnn.density.likelihoods import Likelihood, bernoulli, categorical, gaussian, heteroscedastic
 from symbnn.density.noise import learn_noise
 from symbnn.density.parts import LogDensity, tempered
-from symbnn.density.priors import Prior, draw_like, gaussian_prior, laplace_prior
+from symbnn.density.priors import Prior, gaussian_prior, laplace_prior
 from symbnn.density.target import (
     Batch,
     Target,
@@ -12,6 +12,7 @@ from symbnn.density.target import (
     require_network,
     target,
 )
+from symbnn.tree import draw_like
 
 __all__ = [
     "Batch",

@@ -6,7 +6,6 @@ is divided by √fan-in, where fan-in is the number of inputs a unit sums over (
 the prior over functions does not change with the width (Neal 1996).
 """
 
-import itertools
 import math
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
@@ -65,20 +64,6 @@ def laplace_prior(scale: Scale = 1.0, *, fan_in: bool = False) -> Prior:
     return _independent("laplace_prior", scale, fan_in, math.sqrt(2.0), log_prob, draw)
 
 
-def draw_like(key: Key, params: Params, draw: Callable[..., Array] = jax.random.normal) -> Params:
-    """Independent unit draws in the shape of `params`.
-
-    One draw for all leaves, then cut: a generator per leaf would be compiled once per leaf, seconds each.
-    """
-    leaves, structure = jax.tree.flatten(params)
-    ends = list(itertools.accumulate(math.prod(leaf.shape) for leaf in leaves))
-    flat = draw(key, (ends[-1],), jnp.result_type(*(leaf.dtype for leaf in leaves)))
-    parts = jnp.split(flat, ends[:-1])
-    return jax.tree.unflatten(
-        structure, [part.reshape(leaf.shape) for part, leaf in zip(parts, leaves, strict=True)]
-    )
-
-
 def _independent(
     name: str,
     scale: Scale,
@@ -110,7 +95,7 @@ def _independent(
     def sample(key: Key, params: Params) -> Params:
         stds = scales(params)
         return tree.map_named(
-            lambda leaf_name, leaf: stds[leaf_name] * leaf, draw_like(key, params, draw_unit)
+            lambda leaf_name, leaf: stds[leaf_name] * leaf, tree.draw_like(key, params, draw_unit)
         )
 
     return Prior(f"{name}({patterns}, fan_in={fan_in})", scales, log_probs, sample)

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float
 
-from symbnn import keys
+from symbnn import keys, tree
 from symbnn.density import Batch, Prior, Target, has_batch_statistics, refuse_batch_statistics
 from symbnn.inference.base import Checkpoint, ProgressCallback
 from symbnn.inference.multimode import ModeMethod
@@ -30,7 +30,6 @@ from symbnn.inference.training.recipe import check_count, recipe_of
 from symbnn.inference.training.train import Problem, problem_of, train, warn_nonfinite
 from symbnn.names import lookup
 from symbnn.posteriors import DiagonalGaussian, local_reparametrisation
-from symbnn.posteriors.base import standard_normal
 from symbnn.types import Key, Params, Samples
 
 REPARAMETRISATIONS = {"local": True, "weights": False}
@@ -149,4 +148,4 @@ def expected_log_prior(key: Key, prior: Prior, mean: Params, std: Params, *, exa
 
 
 def _draw(key: Key, mean: Params, std: Params) -> Params:
-    return jax.tree.map(lambda m, s, e: m + s * e, mean, std, standard_normal(key, mean))
+    return jax.tree.map(lambda m, s, e: m + s * e, mean, std, tree.draw_like(key, mean))

@@ -6,7 +6,6 @@ from symbnn.io.chunks import ChunkStore
 from symbnn.io.files import ArtefactError, ForeignFileError
 from symbnn.io.posterior import load_posterior, save_posterior
 from symbnn.io.sharded import load_sharded, save_sharded
-from symbnn.io.shared import SharedTables, load_shared, save_shared
 from symbnn.io.torch_layers import torch_layers
 from symbnn.io.torch_weights import from_torch, load_safetensors, save_safetensors, to_torch
 from symbnn.io.training import TrainingStore
@@ -18,7 +17,6 @@ __all__ = [
     "ChunkStore",
     "ForeignFileError",
     "Shard",
-    "SharedTables",
     "TrainingStore",
     "Zoo",
     "from_torch",
@@ -26,13 +24,11 @@ __all__ = [
     "load_posterior",
     "load_safetensors",
     "load_sharded",
-    "load_shared",
     "load_tree",
     "read_metadata",
     "save_posterior",
     "save_safetensors",
     "save_sharded",
-    "save_shared",
     "save_tree",
     "to_arviz",
     "to_torch",

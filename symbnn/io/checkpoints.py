@@ -7,7 +7,6 @@ checked before anything is read, and no header can ask for more memory than one 
 """
 
 import gzip
-import io
 import re
 import tarfile
 import zlib
@@ -17,11 +16,10 @@ from typing import Any
 
 import jax
 import numpy as np
-from safetensors import SafetensorError
 from safetensors.numpy import load
 
 from symbnn import tree
-from symbnn.io.files import ArtefactError, problem
+from symbnn.io.files import MALFORMED, ArtefactError, explaining, problem
 from symbnn.io.torch_layers import LayerMap
 from symbnn.io.torch_weights import IGNORED, from_torch, to_torch
 from symbnn.models import Model
@@ -59,28 +57,25 @@ def iterate_checkpoints(
 
 def _members(path: Path, limit: int) -> Iterator[tuple[str, bytes]]:
     """Name and content of every plain file; folders are passed over."""
-    try:
-        with (
-            gzip.open(path) as unpacked,
-            tarfile.open(fileobj=_Limited(unpacked, limit), mode="r:") as archive,
-        ):
-            while (member := archive.next()) is not None:
-                # Else tarfile keeps every header it has seen.
-                archive.members = []  # type: ignore[attr-defined]
-                if member.isdir():
-                    continue
-                _check_member(path, member, limit)
-                file = archive.extractfile(member)
-                content = b"" if file is None else file.read()
-                if len(content) != member.size:
-                    raise _refused(path, member.name, f"{member.size} bytes", f"{len(content)}")
-                yield member.name, content
-    except FileNotFoundError as error:
-        raise problem(path, expected="an archive", found="nothing", advice="download it") from error
-    except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
-        raise problem(
-            path, expected="a whole .tgz archive", found=f"{type(error).__name__}: {error}", advice=ADVICE
-        ) from error
+    if not path.exists():
+        raise problem(path, expected="an archive", found="nothing", advice="download it")
+    errors = (OSError, EOFError, zlib.error, tarfile.TarError)
+    with (
+        explaining(path, "a whole .tgz archive", ADVICE, errors=errors),
+        _Limited(path, limit) as unpacked,
+        tarfile.open(fileobj=unpacked, mode="r:") as archive,
+    ):
+        while (member := archive.next()) is not None:
+            # Else tarfile keeps every header it has seen.
+            archive.members = []  # type: ignore[attr-defined]
+            if member.isdir():
+                continue
+            _check_member(path, member, limit)
+            file = archive.extractfile(member)
+            content = b"" if file is None else file.read()
+            if len(content) != member.size:
+                raise _refused(path, member.name, f"{member.size} bytes", f"{len(content)}")
+            yield member.name, content
 
 
 def _check_member(path: Path, member: tarfile.TarInfo, limit: int) -> None:
@@ -115,7 +110,7 @@ def _params(
 ) -> Params:
     try:
         state_dict = load(content)
-    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+    except MALFORMED as error:
         raise _refused(path, name, "a whole safetensors file", str(error)) from error
     for key, tensor in state_dict.items():
         if key.endswith(IGNORED):
@@ -135,30 +130,15 @@ def _refused(path: Path, member: str, expected: str, found: str) -> ArtefactErro
     return problem(path, expected=f"for member {member[:100]!r} {expected}", found=found, advice=ADVICE)
 
 
-class _Limited(io.RawIOBase):
+class _Limited(gzip.GzipFile):
     """A stream that refuses to be read in pieces larger than `limit`: headers of tar name sizes too."""
 
-    def __init__(self, stream: Any, limit: int) -> None:
-        self._stream, self._limit = stream, limit
+    def __init__(self, path: Path, limit: int) -> None:
+        super().__init__(path, "rb")
+        self._limit = limit
 
     def read(self, size: int | None = -1) -> bytes:
         """As the stream's."""
         if size is None or not 0 <= size <= self._limit:
             raise tarfile.ReadError(f"a header asks for {size} bytes; at most {self._limit} are expected")
-        return self._stream.read(size)
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        """As the stream's."""
-        return self._stream.seek(offset, whence)
-
-    def tell(self) -> int:
-        """As the stream's."""
-        return self._stream.tell()
-
-    def seekable(self) -> bool:
-        """Forwards at least."""
-        return True
-
-    def readable(self) -> bool:
-        """Always."""
-        return True
+        return super().read(size)

@@ -4,14 +4,13 @@ Memory is bounded by one chunk: nothing is kept here between calls. `manifest.js
 the run (method, settings, data, key) and refuses any other.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 
-from symbnn.io.files import ArtefactError, parse_json, problem, remove_parts, write_text
+from symbnn.io.files import bind, explaining, parse_json, problem
 from symbnn.io.trees import load_tree, save_tree
 
 MANIFEST = "manifest.json"
@@ -27,34 +26,13 @@ class ChunkStore:
     def open(self, fingerprint: Mapping[str, str]) -> None:
         """Bind the directory to one run; `ArtefactError` names the first entry that differs from its own."""
         wanted = dict(fingerprint)
-        found = self.fingerprint()
-        if found is None:
-            if next(self.indices(), None) is not None:
-                raise problem(
-                    self.directory / MANIFEST,
-                    expected="the manifest of the chunks beside it",
-                    found="nothing",
-                    advice="delete the directory and run again",
-                )
-            write_text(self.directory / MANIFEST, json.dumps({"fingerprint": wanted}, indent=1) + "\n")
-            return
-        refuse_other_run(self.directory, found, wanted)
-        remove_parts(self.directory)
+        bind(self.directory / MANIFEST, {"fingerprint": wanted}, wanted, self.fingerprint(), "chunk")
 
     def fingerprint(self) -> dict[str, str] | None:
         """The fingerprint of the run the directory belongs to; None if it belongs to none yet."""
         path = self.directory / MANIFEST
-        try:
-            return dict(parse_json(path.read_bytes())["fingerprint"])
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise problem(
-                path,
-                expected="a manifest",
-                found=f"{type(error).__name__}: {error}",
-                advice="delete the directory and run again",
-            ) from error
+        with explaining(path, "a manifest", "delete the directory and run again"):
+            return dict(parse_json(path.read_bytes())["fingerprint"]) if path.exists() else None
 
     def read(self, index: int) -> dict[str, np.ndarray] | None:
         """Chunk `index`, or None if it was never written; `ArtefactError` names the file if it is damaged."""
@@ -85,13 +63,3 @@ class ChunkStore:
         if index < 0:
             raise ValueError(f"Chunks are numbered from zero; got {index}")
         return self.directory / f"chunk-{index:06d}.safetensors"
-
-
-def refuse_other_run(directory: Path, found: Mapping[str, str], wanted: Mapping[str, str]) -> None:
-    """`ArtefactError` naming the first entry of the fingerprint in which two runs differ."""
-    for name in sorted(wanted.keys() | found.keys()):
-        if wanted.get(name) != found.get(name):
-            raise ArtefactError(
-                f"{directory} belongs to another run: its {name} is {found.get(name)!r}, but this run has "
-                f"{wanted.get(name)!r}; use another directory, or delete this one to start afresh"
-            )

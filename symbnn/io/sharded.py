@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import orbax.checkpoint as ocp
 
-from symbnn.io.files import ArtefactError, problem
+from symbnn.io.files import NO_SPACE, differing, explaining, problem
 from symbnn.tree import named_leaves
 
 
@@ -31,16 +31,11 @@ def save_sharded(directory: str | Path, tree: Any) -> None:
             found="an existing one",
             advice="name one per step, or delete it",
         )
-    try:
-        with ocp.StandardCheckpointer() as checkpointer:
-            checkpointer.save(directory, tree)
-    except OSError as error:
-        raise problem(
-            directory,
-            expected="to write a checkpoint",
-            found=f"{type(error).__name__} ({error})",
-            advice="free space or choose a writable directory",
-        ) from error
+    with (
+        explaining(directory, "to write a checkpoint", NO_SPACE, errors=OSError),
+        ocp.StandardCheckpointer() as checkpointer,
+    ):
+        checkpointer.save(directory, tree)
 
 
 def load_sharded(directory: str | Path, like: Any) -> Any:
@@ -53,28 +48,21 @@ def load_sharded(directory: str | Path, like: Any) -> Any:
         raise problem(
             directory, expected="a checkpoint", found="nothing", advice="check the path, or save it first"
         )
-    try:
-        with ocp.StandardCheckpointer() as checkpointer:
-            _check_shapes(directory, checkpointer.metadata(directory).item_metadata.tree, like)
-            return checkpointer.restore(directory, jax.tree.map(ocp.utils.to_shape_dtype_struct, like))
-    except ArtefactError:
-        raise
-    except Exception as error:  # Orbax and TensorStore raise many kinds; none may pass for a good read
-        raise problem(
-            directory,
-            expected="a whole checkpoint",
-            found=f"{type(error).__name__}: {str(error)[:300]}",
-            advice="delete the directory and save it again",
-        ) from error
+    # Orbax and TensorStore raise many kinds of errors; none may pass for a good read.
+    advice = "delete the directory and save it again"
+    with (
+        explaining(directory, "a whole checkpoint", advice, errors=Exception),
+        ocp.StandardCheckpointer() as checkpointer,
+    ):
+        _check_shapes(directory, checkpointer.metadata(directory).item_metadata.tree, like)
+        return checkpointer.restore(directory, jax.tree.map(ocp.utils.to_shape_dtype_struct, like))
 
 
 def _check_shapes(directory: Path, stored: Any, like: Any) -> None:
     """Before reading: Orbax notices a wrong shape only in the middle of its own threads."""
     found = {name: tuple(leaf.shape) for name, leaf in named_leaves(stored).items()}
     wanted = {name: _stored_shape(leaf) for name, leaf in named_leaves(like).items()}
-    differing = sorted(name for name in found.keys() | wanted.keys() if found.get(name) != wanted.get(name))
-    if differing:
-        name = differing[0]
+    for name in differing(found, wanted):
         raise problem(
             directory,
             expected=f"leaf {name!r} of shape {wanted.get(name)}",

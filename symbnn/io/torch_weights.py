@@ -16,11 +16,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from symbnn import tree
-from symbnn.io.files import ArtefactError, problem
+from symbnn.io.files import ArtefactError, explaining
 from symbnn.io.torch_layers import LayerMap, torch_layers
 from symbnn.io.trees import write_arrays
 from symbnn.models import Model
@@ -91,12 +90,8 @@ def to_torch(
 def load_safetensors(path: str | Path) -> dict[str, np.ndarray]:
     """Arrays of any safetensors file; for files that symbnn did not write, so without its checksums."""
     path = Path(path)
-    try:
+    with explaining(path, "a whole safetensors file", "download it again"):
         return load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise problem(
-            path, expected="a whole safetensors file", found=str(error), advice="download it again"
-        ) from error
 
 
 def save_safetensors(path: str | Path, arrays: Mapping[str, np.ndarray]) -> None:

@@ -16,8 +16,16 @@ from typing import Any
 import numpy as np
 import orbax.checkpoint as ocp
 
-from symbnn.io.chunks import refuse_other_run
-from symbnn.io.files import parse_json, problem, write_text
+from symbnn.io.files import (
+    NO_SPACE,
+    differing,
+    explaining,
+    file_digest,
+    parse_json,
+    problem,
+    refuse_other_run,
+    write_text,
+)
 
 ADVICE = "delete the directory to start afresh"
 
@@ -43,16 +51,11 @@ class TrainingStore:
         step = max(entries["steps"], key=int)
         directory, entry = self.directory / stage / step, entries["steps"][step]
         found = _checksums(directory)
-        differing = sorted(
-            name
-            for name in found.keys() | entry["files"].keys()
-            if found.get(name) != entry["files"].get(name)
-        )
-        if differing:
+        for name in differing(found, entry["files"]):
             raise problem(
-                directory / differing[0],
+                directory / name,
                 expected="the file that was written",
-                found="another one" if differing[0] in found else "nothing",
+                found="another one" if name in found else "nothing",
                 advice=ADVICE,
             )
         arrays = {name: np.zeros(shape, dtype) for name, shape, dtype in entry["arrays"]}
@@ -68,19 +71,15 @@ class TrainingStore:
         arrays = {name: np.asarray(array) for name, array in arrays.items()}
         # Orbax refuses arrays without elements; their shape says all.
         full = {name: array for name, array in arrays.items() if array.size}
-        try:
-            with self._manager(stage) as manager:
-                if step in manager.all_steps():
-                    manager.delete(step)
-                manager.save(step, args=ocp.args.StandardSave(_numbered(full)), force=True)
-                kept = [str(each) for each in manager.all_steps()]
-        except OSError as error:
-            raise problem(
-                self.directory / stage,
-                expected=f"to write step {step}",
-                found=f"{type(error).__name__} ({error})",
-                advice="free space or choose a writable directory; the steps before it are untouched",
-            ) from error
+        advice = f"{NO_SPACE}; the steps before it are untouched"
+        with (
+            explaining(self.directory / stage, f"to write step {step}", advice, errors=OSError),
+            self._manager(stage) as manager,
+        ):
+            if step in manager.all_steps():
+                manager.delete(step)
+            manager.save(step, args=ocp.args.StandardSave(_numbered(full)), force=True)
+            kept = [str(each) for each in manager.all_steps()]
         steps = (self._entries(stage) or {"steps": {}})["steps"]
         steps[str(step)] = {
             "arrays": [(name, array.shape, array.dtype.name) for name, array in arrays.items()],
@@ -97,14 +96,10 @@ class TrainingStore:
         path = self._path(stage)
         if not path.exists():
             return None
-        try:
+        with explaining(path, "a list of steps", ADVICE):
             entries = parse_json(path.read_bytes())
             if entries.pop("checksum") != _digest(entries):
                 raise ValueError("its checksum does not match")
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise problem(
-                path, expected="a list of steps", found=f"{type(error).__name__}: {error}", advice=ADVICE
-            ) from error
         return entries
 
     def _path(self, stage: str) -> Path:
@@ -126,12 +121,7 @@ def _numbered(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 def _checksums(directory: Path) -> dict[str, str]:
     """SHA-256 of every file below `directory`."""
     files = sorted(path for path in directory.rglob("*") if path.is_file())
-    return {str(path.relative_to(directory)): _file_digest(path) for path in files}
-
-
-def _file_digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return {str(path.relative_to(directory)): file_digest(path) for path in files}
 
 
 def _digest(entries: Any) -> str:

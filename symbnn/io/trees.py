@@ -16,17 +16,17 @@ from typing import Any
 
 import jax
 import numpy as np
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from symbnn import tree as named
-from symbnn.io.files import ArtefactError, ForeignFileError, parse_json, problem, replacing
+from symbnn.io.files import ArtefactError, ForeignFileError, explaining, parse_json, problem, replacing
 from symbnn.io.structure import array_nodes, describe, rebuild
 
 FORMAT = 1
 KINDS = ("jax", "numpy", "key")
 SUMMARY = {"dtype", "shape", "sha256"}
-ADVICE = "delete it and run the stage that made it again"
+ADVICE = "the file is damaged: delete it and run the stage that made it again"
 DTYPES = (
     *("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),
     *("float16", "bfloat16", "float32", "float64", "complex64"),
@@ -68,23 +68,17 @@ def load_tree(
     """
     path = Path(path)
     with _opened(path) as file:
-        description = _description(path, file)
-        nodes, summaries = _nodes(path, description), description["arrays"]
+        description, nodes = _description(path, file)
+        summaries = description["arrays"]
         if nodes.keys() != summaries.keys() or set(file.keys()) != nodes.keys():
             raise _damaged(path, f"the arrays {sorted(summaries)}", f"the arrays {sorted(file.keys())}")
         leaves = {
             name: _restore(path, name, node, _checked(path, file, name, summaries[name]), sharding)
             for name, node in nodes.items()
         }
-    try:
+    advice = f"read it with symbnn {description['versions']['symbnn']}"
+    with explaining(path, "the fields of this version's classes", advice):
         tree = rebuild(description["tree"], leaves, {cls.__name__: cls for cls in classes})
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise problem(
-            path,
-            expected="the fields of this version's classes",
-            found=str(error),
-            advice=f"read it with symbnn {description['versions']['symbnn']}",
-        ) from error
     return (tree if like is None else _in_form(path, like, tree)), description["metadata"]
 
 
@@ -93,31 +87,25 @@ def write_arrays(
 ) -> None:
     """One safetensors file in place of `path`, atomically."""
     with replacing(path) as part:
-        try:
-            save_file(dict(arrays), part, metadata=None if header is None else dict(header))
-        except SafetensorError as error:  # the library wraps the operating system's error
-            raise OSError(str(error)) from error
+        save_file(dict(arrays), part, metadata=None if header is None else dict(header))
 
 
 def read_metadata(path: str | Path) -> dict[str, Any]:
     """The metadata of a tree file, without reading its arrays."""
     path = Path(path)
     with _opened(path) as file:
-        return _description(path, file)["metadata"]
+        return _description(path, file)[0]["metadata"]
 
 
 def _opened(path: Path) -> Any:
-    try:
+    with explaining(path, "a whole safetensors file", ADVICE):
+        if not path.exists():
+            raise problem(path, expected="a file", found="nothing", advice="run the stage that makes it")
         return safe_open(path, framework="np")
-    except FileNotFoundError as error:
-        raise problem(
-            path, expected="a file", found="nothing", advice="run the stage that makes it"
-        ) from error
-    except (SafetensorError, OSError) as error:
-        raise _damaged(path, "a whole safetensors file", str(error)) from error
 
 
-def _description(path: Path, file: Any) -> dict[str, Any]:
+def _description(path: Path, file: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The header, and its array nodes by name. All checked: who forges a tree can forge its checksum too."""
     header = file.metadata() or {}
     if "symbnn" not in header:
         raise problem(
@@ -130,42 +118,22 @@ def _description(path: Path, file: Any) -> dict[str, Any]:
     text, checksum = header["symbnn"][:-64], header["symbnn"][-64:]
     if hashlib.sha256(text.encode()).hexdigest() != checksum:
         raise _damaged(path, "a header that matches its checksum", "another checksum")
-    try:
+    with explaining(path, "the description of a tree", ADVICE):
         description = parse_json(text)
-        number, version = description["format"], description["versions"]["symbnn"]
-        is_complete = all(isinstance(description[name], dict) for name in ("tree", "arrays", "metadata"))
-    except (ValueError, KeyError, TypeError) as error:
-        raise _damaged(path, "the description of a tree", f"{type(error).__name__}: {error}") from error
-    if number != FORMAT:
-        raise problem(
-            path,
-            expected=f"format {FORMAT}",
-            found=f"format {number} of symbnn {version}",
-            advice="read it with that version",
-        )
-    if not is_complete:
-        raise _damaged(path, "the description of a tree", "another description")
-    return description
-
-
-def _nodes(path: Path, description: dict[str, Any]) -> dict[str, Any]:
-    """Array nodes by name. Checked even so: whoever forges a tree can forge its checksum too."""
-    try:
+        found = f"format {description['format']} of symbnn {description['versions']['symbnn']}"
+        if description["format"] != FORMAT:
+            raise problem(path, expected=f"format {FORMAT}", found=found, advice="read it with that version")
         nodes = array_nodes(description["tree"])
         is_known = all(node["kind"] in KINDS for node in nodes.values())
         is_summed = all(summary.keys() == SUMMARY for summary in description["arrays"].values())
-    except (KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise _damaged(path, "the description of a tree", f"{type(error).__name__}: {error}") from error
-    if not (is_known and is_summed):
-        raise _damaged(path, "arrays with dtype, shape and checksum", "other entries")
-    return nodes
+        if not (is_known and is_summed and isinstance(description["metadata"], dict)):
+            raise ValueError("arrays without dtype, shape and checksum, or metadata of another kind")
+    return description, nodes
 
 
 def _checked(path: Path, file: Any, name: str, summary: dict[str, Any]) -> np.ndarray:
-    try:
+    with explaining(path, f"array {name!r}", ADVICE):
         found = _summary(array := file.get_tensor(name))
-    except (SafetensorError, OSError, ValueError) as error:
-        raise _damaged(path, f"array {name!r}", str(error)) from error
     for field, value in summary.items():
         if found[field] != value:
             raise _damaged(path, f"array {name!r} with {field} {value}", f"{field} {found[field]}")
@@ -190,10 +158,8 @@ def _restore(path: Path, name: str, node: dict[str, Any], array: np.ndarray, sha
     placed = jax.device_put(array, sharding)
     if node["kind"] != "key":
         return placed
-    try:
+    with explaining(path, f"a random key in {name!r}", ADVICE):
         return jax.random.wrap_key_data(placed, impl=node["implementation"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise _damaged(path, f"a random key in {name!r}", str(error)) from error
 
 
 def _in_form(path: Path, like: Any, tree: Any) -> Any:
@@ -209,7 +175,7 @@ def _in_form(path: Path, like: Any, tree: Any) -> Any:
 
 
 def _damaged(path: Path, expected: str, found: str) -> ArtefactError:
-    return problem(path, expected=expected, found=f"{found} (damaged)", advice=ADVICE)
+    return problem(path, expected=expected, found=found, advice=ADVICE)
 
 
 @functools.cache

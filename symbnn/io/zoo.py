@@ -5,7 +5,6 @@ its metrics. Shards are checked files of `save_tree` with at most `shard_size` n
 single precision. Reading is lazy, one shard at a time: a shard bounds the memory, whatever the zoo's size.
 """
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ import jax
 import numpy as np
 
 from symbnn import tree
-from symbnn.io.files import ArtefactError, parse_json, problem, remove_parts, write_text
+from symbnn.io.files import ArtefactError, bind, explaining, file_digest, parse_json, problem, write_text
 from symbnn.io.trees import load_tree, save_tree
 from symbnn.types import Samples
 
@@ -24,14 +23,13 @@ FIELDS = ("description", "num_networks", "shard_size", "precision", "shards")
 PRECISIONS = ("float16", "float32")
 # A manifest is a small file: one that speaks of more would fill the memory with their numbers.
 MOST_SHARDS = 1_000_000
-ADVICE = "delete the shard and fill the zoo again"
 
 
 class Shard(NamedTuple):
     """An entry of the manifest."""
 
     num_networks: int
-    sha256: str | None
+    sha256: str
     metrics: dict[str, float]
     """Means over the networks of the shard."""
 
@@ -60,24 +58,10 @@ class Zoo:
         wanted = {"num_networks": num_networks, "shard_size": shard_size, "precision": precision}
         # Through JSON, so that tuples compare equal to what is read back.
         wanted |= {"description": json.loads(json.dumps(dict(description)))}
-        if not (self.directory / MANIFEST).exists():
-            if any(self.directory.glob("shard-*")):
-                raise problem(
-                    self.directory / MANIFEST,
-                    expected="the manifest of the shards beside it",
-                    found="nothing",
-                    advice="delete the directory and start again",
-                )
-            self._keep({**wanted, "shards": {}})
-            return
-        found = self._manifest()
-        for name, value in wanted.items():
-            if found[name] != value:
-                raise ArtefactError(
-                    f"{self.directory}: another zoo: {name} was {found[name]!r} and is now {value!r}; "
-                    "use another directory, or delete this one to start afresh"
-                )
-        remove_parts(self.directory)
+        path = self.directory / MANIFEST
+        found = {**self._manifest(), "shards": {}} if path.exists() else None
+        wanted |= {"shards": {}}
+        bind(path, wanted, wanted, found, "shard")
 
     @property
     def num_networks(self) -> int:
@@ -106,33 +90,31 @@ class Zoo:
         """
         manifest, expected = self._manifest(), len(self._range(index))
         arrays = {name: np.asarray(value) for name, value in metrics.items()}
-        lengths = {name: len(array) for name, array in arrays.items()} | {
-            "samples": tree.num_samples(samples)
-        }
-        for name, length in lengths.items():
+        lengths = {name: len(array) for name, array in arrays.items()}
+        for name, length in (lengths | {"samples": tree.num_samples(samples)}).items():
             if length != expected:
                 raise ValueError(f"shard {index} holds {expected} networks; {name} has {length}")
         narrow = tree.map_named(lambda name, leaf: _narrowed(name, leaf, manifest["precision"]), samples)
-        path = self.path(index)
-        save_tree(path, {"samples": narrow, "metrics": arrays}, {"shard": index})
+        save_tree(self.path(index), {"samples": narrow, "metrics": arrays}, {"shard": index})
         means = {name: float(array.mean()) for name, array in arrays.items()}
-        entry = Shard(expected, _sha256(path), means)
-        self._keep(manifest | {"shards": manifest["shards"] | {str(index): entry._asdict()}})
+        entry = Shard(expected, file_digest(self.path(index)), means)
+        manifest["shards"][str(index)] = entry._asdict()
+        write_text(self.directory / MANIFEST, json.dumps(manifest, indent=1) + "\n")
 
     def read(self, index: int) -> tuple[Samples, dict[str, np.ndarray]]:
         """Networks of shard `index` in single precision, and their metrics; `ArtefactError` if damaged."""
-        entry = self.shards().get(index)
-        if entry is None:
-            raise problem(self.path(index), expected="a shard", found="nothing", advice="fill the zoo")
-        found = _sha256(self.path(index))
-        if found is None or found != entry.sha256:
+        entry, path = self.shards().get(index), self.path(index)
+        if entry is None or not path.exists():
+            raise problem(path, expected="a shard", found="nothing", advice="fill the zoo")
+        found = file_digest(path)
+        if found != entry.sha256:
             raise problem(
-                self.path(index),
-                expected=f"SHA-256 {(entry.sha256 or '')[:12]}…",
-                found=f"{found[:12]}… (damaged, or of another zoo)" if found else "no file",
-                advice=ADVICE,
+                path,
+                expected=f"SHA-256 {str(entry.sha256)[:12]}…",
+                found=f"{found[:12]}… (damaged, or of another zoo)",
+                advice="delete the shard and fill the zoo again",
             )
-        content, _ = load_tree(self.path(index))
+        content, _ = load_tree(path)
         widened = jax.tree.map(
             lambda leaf: leaf.astype(np.float32) if leaf.dtype == np.float16 else leaf, content["samples"]
         )
@@ -188,19 +170,10 @@ class Zoo:
 
     def _manifest(self) -> dict[str, Any]:
         path = self.directory / MANIFEST
-        try:
+        advice = "open the zoo first, or delete the directory and start again"
+        with explaining(path, "the manifest of a zoo", advice):
             content = parse_json(path.read_bytes())
             return _checked({name: content[name] for name in FIELDS})
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise problem(
-                path,
-                expected="the manifest of a zoo",
-                found=f"{type(error).__name__}: {error}",
-                advice="open the zoo first, or delete the directory and start again",
-            ) from error
-
-    def _keep(self, manifest: Mapping[str, Any]) -> None:
-        write_text(self.directory / MANIFEST, json.dumps(manifest, indent=1) + "\n")
 
 
 def _checked(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -230,12 +203,3 @@ def _narrowed(name: str, leaf: Any, precision: str) -> np.ndarray:
             f"leaf {name!r} has weights up to {np.abs(array).max():g}, too large for {precision}; use float32"
         )
     return narrow
-
-
-def _sha256(path: Path) -> str | None:
-    """Of the file's bytes, read in blocks; None if there is no file."""
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except FileNotFoundError:
-        return None

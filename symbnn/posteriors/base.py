@@ -6,12 +6,9 @@ without the check, because inside a transformation leaves may be placeholders or
 """
 
 import dataclasses
-import itertools
-import math
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from symbnn.types import Key, Params, Samples
@@ -59,16 +56,3 @@ def check_num(num: int) -> None:
     """`ValueError` unless `num` is a number of draws."""
     if num < 1:
         raise ValueError(f"num must be a positive number of draws; got {num}")
-
-
-def standard_normal(key: Key, params: Params) -> Params:
-    """Independent N(0, 1) noise of the shapes of `params`: one draw, cut into leaves.
-
-    A generator for every leaf would be compiled as often, at half a second each.
-    """
-    leaves, structure = jax.tree.flatten(params)
-    ends = list(itertools.accumulate(math.prod(jnp.shape(leaf)) for leaf in leaves))
-    flat = jax.random.normal(key, (ends[-1],), jnp.result_type(*leaves))
-    parts = jnp.split(flat, ends[:-1])
-    shaped = [part.reshape(jnp.shape(leaf)) for part, leaf in zip(parts, leaves, strict=True)]
-    return jax.tree.unflatten(structure, shaped)

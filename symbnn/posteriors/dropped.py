@@ -6,7 +6,6 @@ draw of networks, and an evaluator needs no training mode.
 """
 
 import dataclasses
-import itertools
 import math
 from typing import NamedTuple
 
@@ -98,9 +97,9 @@ class DroppedUnits:
 
 def draw_masks(key: Key, units: tuple[Units, ...], rate: float) -> dict[str, Array]:
     """One Bernoulli(1 - rate) per unit, by group name."""
-    ends = list(itertools.accumulate(group.size for group in units))
-    kept = jax.random.bernoulli(key, 1.0 - rate, (ends[-1],))
-    return {group.name: part for group, part in zip(units, jnp.split(kept, ends[:-1]), strict=True)}
+    kept = jax.random.bernoulli(key, 1.0 - rate, (sum(group.size for group in units),))
+    parts = tree.cut(kept, [(group.size,) for group in units])
+    return {group.name: part for group, part in zip(units, parts, strict=True)}
 
 
 def drop(params: Params, units: tuple[Units, ...], masks: dict[str, Array], rate: float) -> Params:

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from symbnn import tree
-from symbnn.posteriors.base import check_num, register, standard_normal
+from symbnn.posteriors.base import check_num, register
 from symbnn.types import Key, Params, Samples
 
 LOG_TWO_PI = math.log(2.0 * math.pi)
@@ -40,7 +40,7 @@ class DiagonalGaussian:
         check_num(num)
 
         def draw(draw_key: Key) -> Params:
-            noise = standard_normal(draw_key, self.mean)
+            noise = tree.draw_like(draw_key, self.mean)
             return jax.tree.map(lambda m, s, e: m + s * e, self.mean, self.std, noise)
 
         return jax.vmap(draw)(jax.random.split(key, num))
@@ -81,7 +81,7 @@ class LowRankGaussian:
         draws = jax.tree.map(lambda m, f: m + jnp.tensordot(coordinates, f, axes=1), self.mean, self.factors)
         if self.std is None:
             return draws
-        noise = jax.vmap(lambda k: standard_normal(k, self.mean))(jax.random.split(key_diagonal, num))
+        noise = jax.vmap(lambda k: tree.draw_like(k, self.mean))(jax.random.split(key_diagonal, num))
         return jax.tree.map(lambda d, s, e: d + s * e, draws, self.std, noise)
 
     def log_prob(self, params: Params) -> Float[Array, ""]:
@@ -109,12 +109,8 @@ class LowRankGaussian:
             raise ValueError(
                 f"LowRankGaussian of rank {self.rank} over {num_weights} weights has a density only with std"
             )
-        flat = jnp.concatenate(
-            [leaf.reshape(self.rank, -1) for leaf in jax.tree.leaves(self.factors)], axis=1
-        )
-        difference = jnp.concatenate(
-            [leaf.reshape(-1) for leaf in jax.tree.leaves(_difference(params, self.mean))]
-        )
+        flat = tree.matrix(self.factors)
+        difference = jnp.concatenate(jax.tree.leaves(jax.tree.map(jnp.ravel, _difference(params, self.mean))))
         cholesky = jnp.linalg.cholesky(flat.T @ flat)
         half = jax.scipy.linalg.solve_triangular(cholesky, difference, lower=True)
         log_determinant = jnp.sum(jnp.log(jnp.diagonal(cholesky)))
@@ -153,7 +149,7 @@ class LowRankPrecision:
         shrinkage = -1.0 / (jnp.sqrt(1.0 + values) * (1.0 + jnp.sqrt(1.0 + values)))
 
         def draw(draw_key: Key) -> Params:
-            noise = standard_normal(draw_key, self.mean)
+            noise = tree.draw_like(draw_key, self.mean)
             coordinates = vectors @ (shrinkage * (vectors.T @ _project(whitened, noise)))
             return jax.tree.map(
                 lambda m, s, e, f: m + s * (e + jnp.tensordot(coordinates, f, axes=1)),

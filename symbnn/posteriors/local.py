@@ -14,7 +14,6 @@ number per input, as in a dense layer; a convolution's positions (a token's rows
 correlation between them is left out, as is usual.
 """
 
-import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -84,32 +83,30 @@ def local_reparametrisation(apply: Callable[[Params, Array], Array]) -> ApplyLoc
             return _draw(outputs[0], source)[0]
 
         # All noise in one flat draw: every generator is compiled for itself, a shaped one five times as long.
-        sizes = _noise_sizes(one, inputs[0])
-        shape = (inputs.shape[0], sum(sizes))
+        shapes = _noise_shapes(one, inputs[0])
+        total = len(inputs), sum(map(math.prod, shapes))
         dtype = jnp.result_type(*jax.tree.leaves(mean))
-        noise = jax.random.normal(key, (math.prod(shape),), dtype).reshape(shape)
-        ends = list(itertools.accumulate(sizes))[:-1]
-        return jax.vmap(lambda flat, x: one(_cut(jnp.split(flat, ends)), x))(noise, inputs)
+        noise = jax.random.normal(key, (math.prod(total),), dtype).reshape(total)
+
+        def of_input(flat: Array, x: Array) -> Array:
+            parts = iter(tree.cut(flat, shapes))
+            return one(lambda shape: next(parts), x)
+
+        return jax.vmap(of_input)(noise, inputs)
 
     return apply_local
 
 
-def _noise_sizes(one: Callable[[Noise, Array], Array], x: Array) -> list[int]:
-    """How many normal numbers each draw takes, in order, for one input."""
-    sizes: list[int] = []
+def _noise_shapes(one: Callable[[Noise, Array], Array], x: Array) -> list[tuple[int, ...]]:
+    """Shapes of the normal numbers that each draw takes, in order, for one input."""
+    shapes: list[tuple[int, ...]] = []
 
     def record(shape: tuple[int, ...]) -> Array:
-        sizes.append(math.prod(shape))
+        shapes.append(shape)
         return jnp.zeros(shape)
 
     jax.eval_shape(lambda x: one(record, x), x)
-    return sizes
-
-
-def _cut(parts: Sequence[Array]) -> Noise:
-    """Noise that hands out `parts` in order."""
-    remaining = iter(parts)
-    return lambda shape: next(remaining).reshape(shape)
+    return shapes
 
 
 def _draw(value: Any, noise: Noise) -> Any:

@@ -61,5 +61,4 @@ def mixture(components: Sequence[Any], weights: Any = None) -> GaussianMixture:
     values = jnp.ones(len(components)) if weights is None else jnp.asarray(weights, jnp.float32)
     if values.shape != (len(components),) or bool(jnp.any(values < 0)) or not bool(jnp.sum(values) > 0):
         raise ValueError(f"weights must be {len(components)} numbers >= 0 with a positive sum; got {weights}")
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *components)
-    return GaussianMixture(values / jnp.sum(values), stacked)
+    return GaussianMixture(values / jnp.sum(values), tree.stack(components))

@@ -59,22 +59,16 @@ def find_ellipses(
     far = inliers[mahalanobis(points[inliers], labels[inliers], mixture) > threshold]
     nearest = min(num_nearest, mixture.num_components)
     kept = min(num_kept, nearest)
-    chosen = np.empty((len(far), kept), np.int32)
-    logs = np.empty((len(far), kept))
-    if len(far):
-        _, found = cKDTree(mixture.means).query(points[far], k=nearest)
-        found = found.reshape(len(far), nearest)
-        densities = _log_normal(points[far], found, mixture)
-        best = np.argsort(-densities, axis=1, kind="stable")[:, :kept]
-        chosen = np.take_along_axis(found, best, 1).astype(np.int32)
-        logs = np.take_along_axis(densities, best, 1)
-    return Ellipses(far, chosen, normalised(logs))
+    _, found = cKDTree(mixture.means).query(points[far], k=nearest)
+    found = found.reshape(len(far), nearest)
+    densities = _log_normal(points[far], found, mixture)
+    best = np.argsort(-densities, axis=1, kind="stable")[:, :kept]
+    chosen = np.take_along_axis(found, best, 1).astype(np.int32)
+    return Ellipses(far, chosen, normalised(np.take_along_axis(densities, best, 1)))
 
 
 def normalised(log_densities: np.ndarray) -> np.ndarray:
     """Softmax in float32 whose last column is one minus the others: so a file need not keep it."""
-    if log_densities.size == 0:
-        return log_densities.astype(np.float32)
     relative = np.exp(log_densities - log_densities.max(axis=1, keepdims=True))
     weights = (relative / relative.sum(axis=1, keepdims=True)).astype(np.float32)
     return complete(weights[:, :-1])

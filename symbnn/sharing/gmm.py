@@ -73,13 +73,11 @@ def fit_minibatch(
     batch_size: int = 500_000,
     decay: float = 0.7,
     jitter: float | None = None,
-    num_candidates: int = NUM_CANDIDATES,
-    dtype: str = "float32",
 ) -> Fitted:
     """Mini-batch EM: batches without replacement, in a new order after every pass.
 
     `seed` decides on the order; `num_steps` batches of `batch_size` points are taken; `decay` is κ, in
-    (0.5, 1]. The other arguments are those of `fit`.
+    (0.5, 1]; `points`, `start` and `jitter` are those of `fit`.
     """
     points = check_points(points, start.num_components)
     if not 0.5 < decay <= 1.0:
@@ -89,16 +87,15 @@ def fit_minibatch(
     per_pass = len(points) // size
     running, values = Moments(start.weights, start.means, start.covariances), []
     mixture = start
-    with precision(dtype):
-        for step in range(num_steps):
-            if step % per_pass == 0:
-                order = np.random.default_rng([seed, step]).permutation(len(points))
-            begin = step % per_pass * size
-            cells = arrange(points[order[begin : begin + size]], dtype=DTYPES[dtype])
-            moments, value = sweep(cells, mixture, num_candidates=num_candidates)
-            running = blend(running, moments, (step + 2.0) ** -decay)
-            mixture = maximise(running, jitter)
-            values.append(value)
+    for step in range(num_steps):
+        if step % per_pass == 0:
+            order = np.random.default_rng([seed, step]).permutation(len(points))
+        begin = step % per_pass * size
+        cells = arrange(points[order[begin : begin + size]])
+        moments, value = sweep(cells, mixture, num_candidates=NUM_CANDIDATES)
+        running = blend(running, moments, (step + 2.0) ** -decay)
+        mixture = maximise(running, jitter)
+        values.append(value)
     return Fitted(mixture, np.array(values))
 
 

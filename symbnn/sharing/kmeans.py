@@ -18,25 +18,17 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from symbnn.sharing.cells import Cells, arrange
-from symbnn.sharing.gmm import DTYPES, NUM_CANDIDATES, check_points, precision
+from symbnn.sharing.gmm import NUM_CANDIDATES, check_points
 from symbnn.sharing.sweeps import Mixture, sweep
 from symbnn.types import Key
 
 # Spacing of centres over the width of the soft-min that stands for the nearest: e^-500 is zero in float32.
 SHARPNESS = 1e3
-FEWEST_POINTS = 2**16
+# Size of the subsample.
+FEWEST_POINTS, POINTS_PER_COMPONENT = 2**16, 50
 
 
-def kmeans(
-    key: Key,
-    points: np.ndarray,
-    num_components: int,
-    *,
-    num_iterations: int = 10,
-    points_per_component: int = 50,
-    num_candidates: int = NUM_CANDIDATES,
-    dtype: str = "float32",
-) -> Mixture:
+def kmeans(key: Key, points: np.ndarray, num_components: int, *, num_iterations: int = 10) -> Mixture:
     """Clusters as a mixture: shares, means, and covariances within (the median one where points are few).
 
     Args:
@@ -44,27 +36,23 @@ def kmeans(
         points: (n, 2), finite.
         num_components: From 1 to n.
         num_iterations: Of Lloyd.
-        points_per_component: Size of the subsample, which has 65,536 points at least.
-        num_candidates: Components that a cell of points looks at.
-        dtype: `"float32"` or `"float64"`.
     """
     points = check_points(points, num_components)
     key_subset, key_centres = jax.random.split(key)
-    wanted = min(len(points), max(FEWEST_POINTS, points_per_component * num_components))
+    wanted = min(len(points), max(FEWEST_POINTS, POINTS_PER_COMPONENT * num_components))
     subset = points
     if wanted < len(points):
         rng = np.random.default_rng(np.asarray(jax.random.key_data(key_subset)))
         subset = points[rng.integers(len(points), size=wanted)]
-    with precision(dtype):
-        cells = arrange(subset, dtype=DTYPES[dtype])
-        measured = jnp.asarray(subset if cells.unit == 1.0 else subset / cells.unit, DTYPES[dtype])
-        centres = plus_plus(key_centres, measured, num_components=num_components)
-        width = _spacing(subset, num_components) / SHARPNESS
-        mixture = _sharp(cells.unit * np.asarray(centres, np.float64), width)
-        for _ in range(num_iterations):
-            moments, _ = sweep(cells, mixture, num_candidates=num_candidates)
-            mixture = _sharp(moments.means, width)
-        return _clusters(cells, mixture, num_candidates)
+    cells = arrange(subset)
+    measured = jnp.asarray(subset if cells.unit == 1.0 else subset / cells.unit, jnp.float32)
+    centres = plus_plus(key_centres, measured, num_components=num_components)
+    width = _spacing(subset, num_components) / SHARPNESS
+    mixture = _sharp(cells.unit * np.asarray(centres, np.float64), width)
+    for _ in range(num_iterations):
+        moments, _ = sweep(cells, mixture, num_candidates=NUM_CANDIDATES)
+        mixture = _sharp(moments.means, width)
+    return _clusters(cells, mixture)
 
 
 @functools.partial(jax.jit, static_argnames="num_components")
@@ -113,8 +101,8 @@ def _sharp(centres: np.ndarray, width: float) -> Mixture:
     return Mixture(np.full(num, 1.0 / num), centres, covariances)
 
 
-def _clusters(cells: Cells, mixture: Mixture, num_candidates: int) -> Mixture:
-    moments, _ = sweep(cells, mixture, num_candidates=num_candidates)
+def _clusters(cells: Cells, mixture: Mixture) -> Mixture:
+    moments, _ = sweep(cells, mixture, num_candidates=NUM_CANDIDATES)
     # Three points are the fewest that span the plane.
     is_solid = (moments.shares * cells.num_points > 3.5) & (np.linalg.det(moments.covariances) > 0)
     typical = np.median(moments.covariances[is_solid], axis=0) if is_solid.any() else mixture.covariances[0]

@@ -5,7 +5,6 @@ scales and shifts of normalisation layers, embeddings and running statistics sta
 (deterministic)."""
 
 import dataclasses
-import itertools
 import math
 from collections.abc import Callable
 
@@ -61,12 +60,7 @@ def flatten(layout: Layout, params: Params) -> Float[Array, " n"]:
 
 def insert(layout: Layout, params: Params, flat: Float[Array, " n"]) -> Params:
     """`params` with its shared leaves cut from `flat`; they may be placeholders (see `remainder`)."""
-    ends = list(itertools.accumulate(layout.sizes))
-    parts = jnp.split(flat, ends[:-1])
-    leaves = {
-        name: part.reshape(shape)
-        for name, part, shape in zip(layout.names, parts, layout.shapes, strict=True)
-    }
+    leaves = dict(zip(layout.names, tree.cut(flat, layout.shapes), strict=True))
     return tree.map_named(lambda name, leaf: leaves.get(name, leaf), params)
 
 

@@ -69,18 +69,6 @@ def guards_of(
     return Guards(counts, means, variances, np.asarray(gradients, np.float64))
 
 
-def nearest_distances(mixture: Mixture) -> np.ndarray:
-    """W² of every component to the nearest of its neighbours."""
-    if mixture.num_components < 2:
-        return np.zeros(0)
-    first, second = _pairs(mixture)
-    distances = _distances(mixture, first, second)
-    nearest = np.full(mixture.num_components, np.inf)
-    np.minimum.at(nearest, first, distances)
-    np.minimum.at(nearest, second, distances)
-    return nearest
-
-
 def merge(
     mixture: Mixture,
     guards: Guards,
@@ -107,9 +95,7 @@ def merge(
     combine = lookup(MERGES, formula, "merge formula")
     if not 0.0 <= gradient_quantile <= 1.0:
         raise ValueError(f"gradient_quantile must be in [0, 1]; got {gradient_quantile}")
-    if distance is None:
-        nearest = nearest_distances(mixture)
-        distance = RELATIVE_DISTANCE * float(np.median(nearest)) if nearest.size else 0.0
+    distance = _typical_distance(mixture) if distance is None else distance
     if gradient is None:
         # Not below the largest of equal norms: zero gradients forbid nothing.
         gradient = float(np.nextafter(np.quantile(guards.gradient_norms, gradient_quantile), np.inf))
@@ -118,14 +104,7 @@ def merge(
         first, second = _chosen(mixture, guards, distance, gradient, variance, fewest)
         if not len(first):
             return Merged(mixture, numbers, distance, gradient)
-        mean, covariance = combine(
-            mixture.weights[first],
-            mixture.means[first],
-            mixture.covariances[first],
-            mixture.weights[second],
-            mixture.means[second],
-            mixture.covariances[second],
-        )
+        mean, covariance = combine(*(array[pair] for pair in (first, second) for array in mixture))
         mixture, guards, renumber = _join(mixture, guards, first, second, mean, covariance)
         numbers = renumber[numbers]
 
@@ -144,6 +123,17 @@ def _distances(mixture: Mixture, first: np.ndarray, second: np.ndarray) -> np.nd
     return squared_distance(
         mixture.means[first], mixture.covariances[first], mixture.means[second], mixture.covariances[second]
     )
+
+
+def _typical_distance(mixture: Mixture) -> float:
+    """Four times the median W² of a component to the nearest of its neighbours."""
+    if mixture.num_components < 2:
+        return 0.0
+    pairs = _pairs(mixture)
+    nearest = np.full(mixture.num_components, np.inf)
+    for ends in pairs:
+        np.minimum.at(nearest, ends, _distances(mixture, *pairs))
+    return RELATIVE_DISTANCE * float(np.median(nearest))
 
 
 def _chosen(

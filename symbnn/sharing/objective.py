@@ -98,10 +98,14 @@ class Objective:
 
 def member_counts(shared: SharedWeights) -> np.ndarray:
     """Weights of every component; an ellipse weight counts for its own, an outlier for none."""
-    labels = np.asarray(shared.labels).astype(np.int64)
-    is_inlier = np.ones(len(labels), bool)
-    is_inlier[np.asarray(shared.outlier_indices)] = False
-    return np.bincount(labels[is_inlier], minlength=shared.num_components)
+    return _sum_of_members(shared)
+
+
+def _sum_of_members(shared: SharedWeights, values: np.ndarray | None = None) -> np.ndarray:
+    """For every component the sum over its weights, of `values` or of ones."""
+    labels = np.delete(np.asarray(shared.labels).astype(np.int64), np.asarray(shared.outlier_indices))
+    inside = None if values is None else np.delete(values, np.asarray(shared.outlier_indices))
+    return np.bincount(labels, inside, shared.num_components)
 
 
 def plane_kl(
@@ -132,13 +136,8 @@ def _pretrained(objective: Objective, shared: SharedWeights, counts: np.ndarray,
     if deterministic is None:
         raise ValueError("prior 'pretrained' needs the weights of the deterministic network (Stage 0)")
     deterministic = np.asarray(deterministic, np.float64)
-    own = np.asarray(shared.outlier_indices)
-    labels = np.asarray(shared.labels).astype(np.int64)
-    inside = np.ones(len(labels), bool)
-    inside[own] = False
-    sums = np.bincount(labels[inside], deterministic[inside], shared.num_components)
-    variance = objective.prior_std**2
-    means = sums / np.maximum(counts, 1)
+    own, variance = np.asarray(shared.outlier_indices), objective.prior_std**2
+    means = _sum_of_members(shared, deterministic) / np.maximum(counts, 1)
     return means, np.full(len(counts), variance), deterministic[own], np.full(len(own), variance)
 
 

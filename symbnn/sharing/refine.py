@@ -5,15 +5,16 @@ refine:   components merged to a fixpoint, then weights outside their ellipse bl
 share:    all of it as a `SharedWeights` posterior
 """
 
+import math
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from symbnn.io.shared import label_type
 from symbnn.sharing import gmm
-from symbnn.sharing.ellipses import Ellipses, find_ellipses
+from symbnn.sharing.ellipses import CHI_SQUARE_95, Ellipses, find_ellipses
+from symbnn.sharing.files import label_type
 from symbnn.sharing.kmeans import kmeans
 from symbnn.sharing.layout import Layout, remainder
 from symbnn.sharing.merge import Merged, guards_of, merge
@@ -58,8 +59,6 @@ def cluster(
     smallest_cluster: int = 20,
     num_sweeps: int = 10,
     minibatch: int | None = None,
-    num_candidates: int = gmm.NUM_CANDIDATES,
-    dtype: str = "float32",
 ) -> Clusters:
     """A mixture of the inliers: k-means, then EM.
 
@@ -71,28 +70,18 @@ def cluster(
         smallest_cluster: Members of smaller clusters become outliers.
         num_sweeps: Passes of EM over the points.
         minibatch: Points per step of EM; by default all.
-        num_candidates: Components that a cell of points looks at.
-        dtype: `"float32"` or `"float64"`.
     """
     inliers = np.flatnonzero(~outliers.mask)
     inside = points[inliers]
     count = default_components(len(inliers)) if num_components is None else num_components
-    start = kmeans(key, inside, count, num_candidates=num_candidates, dtype=dtype)
+    start = kmeans(key, inside, count)
     if minibatch is None:
-        fitted = gmm.fit(inside, start, num_sweeps=num_sweeps, num_candidates=num_candidates, dtype=dtype)
+        fitted = gmm.fit(inside, start, num_sweeps=num_sweeps)
     else:
         seed = int(jax.random.randint(key, (), 0, 2**31 - 1))
         steps = num_sweeps * max(1, len(inside) // minibatch)
-        fitted = gmm.fit_minibatch(
-            seed,
-            inside,
-            start,
-            num_steps=steps,
-            batch_size=minibatch,
-            num_candidates=num_candidates,
-            dtype=dtype,
-        )
-    found = gmm.assign(inside, fitted.mixture, num_candidates=num_candidates, dtype=dtype)
+        fitted = gmm.fit_minibatch(seed, inside, start, num_steps=steps, batch_size=minibatch)
+    found = gmm.assign(inside, fitted.mixture)
     small, found, mixture = drop_small_clusters(found, fitted.mixture, smallest_cluster=smallest_cluster)
     labels = np.full(len(points), -1, np.int32)
     labels[inliers] = found
@@ -111,7 +100,6 @@ def refine(
     gradients: np.ndarray | None = None,
     formula: str = "moment",
     distance: float | None = None,
-    gradient: float | None = None,
     gradient_quantile: float = 0.99,
     variance: float = 1e-3,
     fewest: int = 1,
@@ -120,7 +108,7 @@ def refine(
 ) -> Refined:
     """Merge, then find ellipse weights; either may be left out.
 
-    `gradients` are those of `component_gradients`. The next six settings are those of `merge`, the last two
+    `gradients` are those of `component_gradients`. The next five settings are those of `merge`, the last two
     those of `find_ellipses`.
     """
     merged = None
@@ -130,20 +118,16 @@ def refine(
             guards_of(points, labels, mixture.num_components, gradients),
             formula=formula,
             distance=distance,
-            gradient=gradient,
             gradient_quantile=gradient_quantile,
             variance=variance,
             fewest=fewest,
         )
         mixture = merged.mixture
         labels = np.where(labels >= 0, merged.numbers[labels], -1).astype(np.int32)
-    if ellipses:
-        blended = find_ellipses(points, labels, mixture, num_nearest=num_nearest, num_kept=num_kept)
-    else:
-        kept = min(num_kept, mixture.num_components)
-        blended = Ellipses(
-            np.zeros(0, np.int64), np.zeros((0, kept), np.int32), np.zeros((0, kept), np.float32)
-        )
+    threshold = CHI_SQUARE_95 if ellipses else math.inf
+    blended = find_ellipses(
+        points, labels, mixture, threshold=threshold, num_nearest=num_nearest, num_kept=num_kept
+    )
     return Refined(mixture, labels, blended, merged)
 
 

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from symbnn import tree
-from symbnn.io.shared import fits_mark, label_type
+from symbnn.sharing.files import fits_mark, label_type
 from symbnn.sharing.posterior import SharedWeights
 
 FLOAT, INDEX = 4, 4

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from symbnn import keys
+from symbnn import keys, tree
 from symbnn.density import Batch, Target
 from symbnn.inference import Checkpoint, ProgressCallback, Recipe
 from symbnn.inference.training.epochs import Loss, fetch
@@ -38,7 +38,6 @@ from symbnn.models import in_training
 from symbnn.names import lookup
 from symbnn.posteriors import DiagonalGaussian
 from symbnn.sharing.layout import Layout, flatten, insert, is_kernel, layout_of
-from symbnn.tree import check_same_shapes
 from symbnn.types import Key, Params
 
 Wrap = Callable[[Loss], Loss]
@@ -135,7 +134,7 @@ def pretrain(
     """
     recipe.check_data(target.num_data)
     start = target.model.init(keys.named(key, "init")) if initial is None else initial
-    check_same_shapes("initial", start, jax.eval_shape(target.model.init, key))
+    tree.check_same_shapes("initial", start, jax.eval_shape(target.model.init, key))
     loss: Loss = NetworkLoss(problem_of(target), with_prior=True)
     weights, statistics = split_statistics(start)
     trained = train_one(
@@ -185,7 +184,7 @@ def train_stochastic(
             f"got {initial_std}, {scale_speed}, {prior_std}, {kl_weight}"
         )
     start = target.model.init(keys.named(key, "init")) if initial is None else initial
-    check_same_shapes("initial", start, jax.eval_shape(target.model.init, key))
+    tree.check_same_shapes("initial", start, jax.eval_shape(target.model.init, key))
     layout = layout_of(start, select=select)
     # A dtype of its own: a weakly typed start would compile the training twice.
     scales = jnp.full((layout.num_weights,), mapping.inverse(initial_std) / scale_speed, jnp.float32)
@@ -266,11 +265,5 @@ def train_one(
 
 
 # Compiled as one program each: leaf by leaf every shape would be a program of its own.
-@jax.jit
-def _with_axis(params: Params) -> Params:
-    return jax.tree.map(lambda leaf: leaf[None], params)
-
-
-@jax.jit
-def _without_axis(params: Params) -> Params:
-    return jax.tree.map(lambda leaf: leaf[0], params)
+_with_axis = jax.jit(lambda params: tree.take(params, None))
+_without_axis = jax.jit(lambda params: tree.take(params, 0))

@@ -27,12 +27,13 @@ from safetensors.numpy import save
 
 import configs
 from experiments.harness import cli
-from symbnn import data, io
+from symbnn import data, io, sharing
 from symbnn.data.folders import tiny_imagenet_val
 from symbnn.posteriors import DiagonalGaussian
 from tests.faults import Fault
 from tests.faults.faults_files import NUM_DAMAGES, Reader, attempt, tried
 from tests.io.test_zoo import DESCRIPTION, HOSTILE, MODEL, archive, good
+from tests.sharing.shared import make
 
 RANDOM = np.random.default_rng(0)
 NETWORKS = {"w": RANDOM.normal(size=(10, 3)).astype(np.float32)}
@@ -84,18 +85,8 @@ def _forged(content: bytes, source: random.Random) -> bytes:
 
 def _shared(folder: Path) -> tuple[Reader, list[Path]]:
     path = folder / "shared.safetensors"
-    tables = io.SharedTables(
-        components=RANDOM.normal(size=(3, 5)).astype(np.float32),
-        labels=np.array([0, 1, 2, 2, 1]),
-        outlier_indices=np.array([4]),
-        outliers=np.ones((1, 2), np.float32),
-        ellipse_indices=np.array([1]),
-        ellipse_components=np.array([[0, 1]]),
-        ellipse_weights=np.array([[0.5, 0.5]], np.float32),
-        fixed={"bias": np.zeros(3, np.float32)},
-    )
-    io.save_shared(path, tables)
-    return lambda: io.load_shared(path), [path]
+    sharing.save(path, make())
+    return lambda: sharing.load(path), [path]
 
 
 def _networks() -> Any:
@@ -220,7 +211,7 @@ def _code() -> Fault:
             lambda: io.load_tree(folder / "a.safetensors"),
             lambda: io.load_posterior(folder / "a.safetensors"),
             lambda: io.load_safetensors(folder / "a.safetensors"),
-            lambda: io.load_shared(folder / "a.safetensors"),
+            lambda: sharing.load(folder / "a.safetensors"),
             lambda: list(io.iterate_checkpoints(folder / "a.tgz", MODEL, "optunet")),
             lambda: io.ChunkStore(folder / "chunks").open({}),
             lambda: io.Zoo(folder).verify(),

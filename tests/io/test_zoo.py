@@ -71,9 +71,9 @@ def test_the_manifest_says_what_the_zoo_is(networks, tmp_path):
 def test_another_zoo_is_refused_and_named(networks, tmp_path):
     zoo = filled(tmp_path, networks)
     zoo.open(DESCRIPTION, num_networks=10, shard_size=4, precision="float32")
-    with pytest.raises(io.ArtefactError, match="shard_size was 4 and is now 5"):
+    with pytest.raises(io.ArtefactError, match="its shard_size is 4, but this run has 5"):
         zoo.open(DESCRIPTION, num_networks=10, shard_size=5, precision="float32")
-    with pytest.raises(io.ArtefactError, match="description was"):
+    with pytest.raises(io.ArtefactError, match="its description is"):
         zoo.open({"seed": 1}, num_networks=10, shard_size=4, precision="float32")
     (tmp_path / "zoo.json").unlink()
     with pytest.raises(io.ArtefactError, match="manifest of the shards beside it"):
