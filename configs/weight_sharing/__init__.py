@@ -56,16 +56,27 @@ AUGMENTATIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def _residual(
-    data: str, name: str, published: Published, *, batch_size: int = 128, epochs: int = 200
-) -> WeightSharing:
+MILLIONS = "{} million weights, for accelerators"
+STREAMED = "224-pixel images, streamed from a folder; for accelerators"
+PAPER_ROWS = (
+    ("cifar10", "resnet18", MILLIONS.format(11), Published(123310, 67, 1569, 0.9172, 0.305, 0.019)),
+    ("cifar100", "resnet18", MILLIONS.format(11), Published(14624, 260, 2387, 0.747, 1.053, 0.038)),
+    ("cifar100", "wrn28_10", MILLIONS.format(36), Published(40354, 341, 2390, 0.805, 0.798, 0.0432)),
+    ("imagenet", "resnet18", STREAMED, Published(23013, 10885, 2217, 0.681, 1.253, 0.019)),
+    ("imagenet", "resnet50", STREAMED, Published(37172, 56873, 3250, 0.751, 0.961, 0.029)),
+    ("imagenet", "vit_b16", STREAMED, Published(9765, 338329, 5440, 0.7601, 0.901, 0.064)),
+)
+
+
+def _residual(data: str, name: Any, published: Published) -> WeightSharing:
     """The paper's settings for a network with batch normalisation on colour images."""
+    epochs = 200
     return WeightSharing(
         data=Data(name=data),
-        model=SharedNetwork(name=name),  # type: ignore[arg-type]
+        model=SharedNetwork(name=name),
         pretraining=Pretraining(
             epochs=epochs,
-            batch_size=batch_size,
+            batch_size=256 if data == "imagenet" else 128,
             learning_rate=0.1,
             optimizer="nesterov",
             prior_std=0.2,
@@ -145,28 +156,8 @@ CONFIGS = {
             published=Published(14624, 260, 2387, 0.9104, 0.303, 0.037),
         ),
     ),
-    "cifar10_resnet18": (
-        "the paper's row: 11 million weights, for accelerators",
-        _residual("cifar10", "resnet18", Published(123310, 67, 1569, 0.9172, 0.305, 0.019)),
-    ),
-    "cifar100_resnet18": (
-        "the paper's row: 11 million weights, for accelerators",
-        _residual("cifar100", "resnet18", Published(14624, 260, 2387, 0.747, 1.053, 0.038)),
-    ),
-    "cifar100_wrn28_10": (
-        "the paper's row: 36 million weights, for accelerators",
-        _residual("cifar100", "wrn28_10", Published(40354, 341, 2390, 0.805, 0.798, 0.0432)),
-    ),
-    "imagenet_resnet18": (
-        "the paper's row: 224-pixel images, streamed from a folder; for accelerators",
-        _residual("imagenet", "resnet18", Published(23013, 10885, 2217, 0.681, 1.253, 0.019), batch_size=256),
-    ),
-    "imagenet_resnet50": (
-        "the paper's row: 224-pixel images, streamed from a folder; for accelerators",
-        _residual("imagenet", "resnet50", Published(37172, 56873, 3250, 0.751, 0.961, 0.029), batch_size=256),
-    ),
-    "imagenet_vit_b16": (
-        "the paper's row: 224-pixel images, streamed from a folder; for accelerators",
-        _residual("imagenet", "vit_b16", Published(9765, 338329, 5440, 0.7601, 0.901, 0.064), batch_size=256),
-    ),
+    **{
+        f"{data}_{name}": (f"the paper's row: {words}", _residual(data, name, published))
+        for data, name, words, published in PAPER_ROWS
+    },
 }

@@ -95,12 +95,10 @@ def labels_kept(permutations: dict[str, jax.Array], num_chains: int) -> np.ndarr
 
 def _present(run: Run, config: AlignedDiagnostics, found: Any, sampler: Any) -> Table:
     rhat = {name: found["rhat"][name] for name in (RAW, *ALIGNED, CONTROL, FUNCTION)}
-    table = _table(rhat, found["kept"])
     drawn = figures.rhat_curves(rhat, limit=RHAT_LIMIT, raw=RAW, function=FUNCTION, control=CONTROL)
     settings = config.inference
-    present(
+    return present(
         run,
-        title="Aligned diagnostics",
         introduction=[
             f"{config.data.name}, hidden units {joined(config.model.hidden)}: "
             f"{settings.num_chains} chains of {settings.num_samples} draws after {settings.num_burnin}, with "
@@ -109,11 +107,10 @@ def _present(run: Run, config: AlignedDiagnostics, found: Any, sampler: Any) -> 
             "them and is 1 where they agree; a quantity that never moves has R-hat 1 if all chains have the "
             "same value, else infinity."
         ],
-        tables=[table, sampler_table(sampler)],
-        figures=[(run.figure("rhat", drawn), "R-hat of all quantities, by space and labelling")],
+        tables=[_table(rhat, found["kept"]), sampler_table(sampler)],
+        figures=[("rhat", drawn, "R-hat of all quantities, by space and labelling")],
         findings=findings(rhat),
     )
-    return table
 
 
 def _table(rhat: dict[str, np.ndarray], kept: dict[str, Any]) -> Table:
@@ -122,7 +119,7 @@ def _table(rhat: dict[str, np.ndarray], kept: dict[str, Any]) -> Table:
         for name, of in ROWS.items()
     ]
     rows.append(Row.of(KEPT, map(kept.get, rhat), 3))
-    return Table("Rank-normalised R-hat by space and labelling", tuple(rhat), tuple(rows))
+    return Table("Rank-normalised R-hat by space and labelling", list(rhat), rows)
 
 
 def findings(rhat: dict[str, np.ndarray]) -> list[str]:

@@ -100,11 +100,9 @@ def sort_by_outgoing(spec: symmetry.SymmetrySpec, params: Params) -> Params:
 
 def _present(run: Run, config: ToyPosterior, num_kept: int, moved: Any) -> Table:
     weights = {name: np.asarray(moved[name]["weights"]) for name in (TRAINED, RESCALED, SORTED)}
-    table = _table(weights, moved)
     drawn = figures.last_layer_panels(weights, min_count=config.min_count)
-    present(
+    return present(
         run,
-        title="Toy posterior",
         introduction=[
             f"{config.num_networks} networks 2-2-1 with ReLU and biases, {config.num_epochs} epochs of "
             f"gradient descent with learning rate {config.learning_rate:g} and minibatches of "
@@ -112,11 +110,10 @@ def _present(run: Run, config: ToyPosterior, num_kept: int, moved: Any) -> Table
             f"of at most {config.max_loss:g} and are kept. Scaling is removed by incoming weights of length "
             f"{config.incoming_norm:g}, permutation by the order of the outgoing weights."
         ],
-        tables=[table],
-        figures=[(run.figure("last_layer", drawn), "The two weights of the last layer over the networks")],
+        tables=[_table(weights, moved)],
+        figures=[("last_layer", drawn, "The two weights of the last layer over the networks")],
         findings=[finding(weights), PAPER],
     )
-    return table
 
 
 def _variation(values: np.ndarray) -> float:

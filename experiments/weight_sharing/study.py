@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from configs.weight_sharing import WeightSharing
 from configs.weight_sharing.parts import STAGES
@@ -155,25 +156,21 @@ def _present(opened: Run, config: WeightSharing, outcomes: list[Seeded], changes
     path = opened.directory / "shared.safetensors"
     sharing.save(path, posterior, {"model": config.model.name, "data": config.data.name})
     scored = [outcome.artefacts["evaluate"] for outcome in outcomes]
-    table = scores.main_table(config, scored)
-    tables = [table, scores.size_table(posterior, path.stat().st_size)]
+    tables = [scores.main_table(config, scored), scores.size_table(posterior, path.stat().st_size)]
     if changes:
         tables.append(scores.variant_table(scored[0], changes))
-    present(
+    table = present(
         opened,
-        title="Weight sharing",
         introduction=scores.introduction(config, outcomes[0].problem),
         tables=tables,
-        figures=_figures(opened, outcomes[0], scored[0], changes),
+        figures=_figures(outcomes[0], scored[0], changes),
         findings=scores.findings(scored, changes, len(outcomes[0].problem.labels)),
     )
     opened.say(f"network  {path}")
     return table
 
 
-def _figures(
-    opened: Run, first: Seeded, scored: dict[str, Any], changes: dict[str, Any]
-) -> list[tuple[Path, str]]:
+def _figures(first: Seeded, scored: dict[str, Any], changes: dict[str, Any]) -> list[tuple[str, Figure, str]]:
     clusters, refined = first.artefacts["gmm"], first.artefacts["refine"]
     points = first.artefacts["stochastic"]["network"].points()
     panels = [
@@ -181,14 +178,12 @@ def _figures(
         ("refined", refined.labels, refined.ellipses.indices, *refined.mixture[1:]),
     ]
     caption = "Weights in the plane of mean and standard deviation, before and after refinement"
-    saved = [(opened.figure("plane", figures.plane(points, panels)), caption)]
+    drawn = [("plane", figures.plane(points, panels), caption)]
     if changes:
         dots = {name: _pair(each["after"]) for name, each in changes.items()}
-        drawn = figures.variants(dots, _pair(scored["2DGBNN"]))
-        saved.append(
-            (opened.figure("variants", drawn), "One change of settings each; dashed: the settings used")
-        )
-    return saved
+        both = figures.variants(dots, _pair(scored["2DGBNN"]))
+        drawn.append(("variants", both, "One change of settings each; dashed: the settings used"))
+    return drawn
 
 
 def _pair(found: dict[str, Any]) -> tuple[float, float]:
