@@ -68,7 +68,7 @@ def _train(config: Diversity, problem: Problem) -> dict[str, Any]:
         problem.target,
         training,
         num_members=config.num_networks,
-        optimizer_name="momentum",
+        optimizer="momentum",
         momentum=training.momentum,
         schedule="step",
         milestones=training.milestones,

@@ -1,7 +1,7 @@
 """A table of numbers: for the terminal, as Markdown, as HTML, as records."""
 
 import html
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table as RichTable
 
-SUMMARIES: dict[str, Callable[[Any], Any]] = {"mean": np.mean, "median": np.median, "least": np.min, "most": np.max}
+SUMMARIES: dict[str, Any] = {"mean": np.mean, "median": np.median, "least": np.min, "most": np.max}
 
 
 @dataclass(frozen=True)

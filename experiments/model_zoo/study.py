@@ -70,7 +70,7 @@ def train_shard(
         problem.target,
         config,
         num_members=num_networks,
-        optimizer_name=config.optimizer,
+        optimizer=config.optimizer,
         momentum=config.momentum,
         objective="mle",
     )

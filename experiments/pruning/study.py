@@ -20,15 +20,7 @@ from configs.pruning import Pruning
 from experiments.common import methods, weight_ranking
 from experiments.common.figures import pruning_panels
 from experiments.common.problem import Problem, perceptron
-from experiments.common.weight_ranking import (
-    ALIGNED,
-    LEVELS,
-    MAGNITUDE,
-    RANDOM,
-    RAW,
-    SIGNAL_TO_NOISE,
-    Labelled,
-)
+from experiments.common.weight_ranking import ALIGNED, LEVELS, MAGNITUDE, RANDOM, RAW, SIGNAL_TO_NOISE
 from experiments.harness.present import present
 from experiments.harness.rundir import Run, open_run
 from experiments.harness.tables import Row, Table
@@ -107,12 +99,12 @@ def _prune(
     chosen = np.linspace(0, count - 1, min(config.num_networks, count)).round().astype(int)
     mean = tree.stack([posterior.mean])
     # On the host: elementwise work is not worth a compilation for every shape.
-    kinds: tuple[Labelled, ...] = jax.device_get(
+    kinds: tuple[weight_ranking.Labelled, ...] = jax.device_get(
         (
             # The mean of aligned samples has no other labels than theirs.
-            Labelled(mean, mean),
-            Labelled(tree.take(relabelled["hmc"], chosen), tree.take(hmc, chosen)),
-            Labelled(relabelled["ensemble"], ensemble),
+            weight_ranking.Labelled(mean, mean),
+            weight_ranking.Labelled(tree.take(relabelled["hmc"], chosen), tree.take(hmc, chosen)),
+            weight_ranking.Labelled(relabelled["ensemble"], ensemble),
         )
     )
     stds = {

@@ -55,7 +55,7 @@ def _train(config: ScalingSymmetry, problem: Problem) -> dict[str, Samples]:
         density.target(problem.model, train, prior=density.gaussian_prior(float(scale))),
         settings,
         num_members=settings.num_networks,
-        optimizer_name=settings.optimizer,
+        optimizer=settings.optimizer,
         momentum=settings.momentum,
         initial=starts,
     )

@@ -58,7 +58,7 @@ def _train(config: ToyPosterior, model: models.Model, points: data.Split) -> dic
         density.target(model, points, likelihood=density.bernoulli()),
         config,
         num_members=config.num_networks,
-        optimizer_name="sgd",
+        optimizer="sgd",
         objective="mle",
         members_per_block=config.members_per_block,
     )

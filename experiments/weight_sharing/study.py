@@ -20,7 +20,6 @@ from experiments.harness.rundir import Run, open_run
 from experiments.harness.tables import Table
 from experiments.weight_sharing import figures, scores, stages, variants
 from symbnn import sharing
-from symbnn.io import TrainingStore
 from symbnn.sharing import SharedWeights
 
 
@@ -56,10 +55,10 @@ class Seeded:
     def run_to(self, last: str) -> "Seeded":
         """Stages up to `last`, each computed if it is chosen, else read."""
         for stage in STAGES[: STAGES.index(last) + 1]:
-            self.artefacts[stage] = self.stage(stage, getattr(self, stage))
+            self.artefacts[stage] = self.stage(stage)
         return self
 
-    def stage(self, name: str, compute: Any) -> Any:
+    def stage(self, name: str) -> Any:
         """The artefact of a stage; a `ValueError` if it is needed, but neither chosen nor there and whole."""
 
         def refuse() -> Any:
@@ -68,57 +67,30 @@ class Seeded:
                 "another run; add it to --stages, or choose the --rundir in which it ran"
             )
 
-        return self.opened.stage(f"{name}{self.suffix}", compute if name in self.chosen else refuse)
+        compute = functools.partial(self.compute, name) if name in self.chosen else refuse
+        return self.opened.stage(f"{name}{self.suffix}", compute)
 
-    def checkpoint(self, name: str, part: str = "") -> TrainingStore:
-        """Where a training of a stage keeps its last epochs."""
-        return self.opened.training(f"{name}{self.suffix}", part)
-
-    def pretrain(self) -> Any:
-        """Stage 0."""
-        return stages.pretrain(self.problem, self.checkpoint("pretrain"))
-
-    def stochastic(self) -> Any:
-        """Stage 1."""
-        return stages.train_stochastic(
-            self.problem, self.artefacts["pretrain"], self.checkpoint("stochastic")
-        )
-
-    def gmm(self) -> Any:
-        """Stage 1b."""
-        return stages.cluster(self.problem, self.config, self.artefacts["stochastic"])
-
-    def refine(self) -> Any:
-        """Stage 2."""
-        artefacts = self.artefacts
-        return stages.refine(self.problem, self.config, artefacts["stochastic"], artefacts["gmm"])
-
-    def train(self) -> Any:
-        """Stage 3."""
-        artefacts = self.artefacts
-        return stages.train(
-            self.problem,
-            self.config,
-            artefacts["pretrain"],
-            artefacts["stochastic"],
-            self.before(),
-            functools.partial(self.checkpoint, "train"),
-        )
-
-    def evaluate(self) -> Any:
-        """Scores of every column."""
-        artefacts = self.artefacts
+    def compute(self, stage: str) -> Any:
+        """A stage from the artefacts of those before it."""
+        problem, config, found = self.problem, self.config, self.artefacts
+        checkpoint = functools.partial(self.opened.training, f"{stage}{self.suffix}")
+        match stage:
+            case "pretrain":
+                return stages.pretrain(problem, checkpoint())
+            case "stochastic":
+                return stages.train_stochastic(problem, found["pretrain"], checkpoint())
+            case "gmm":
+                return stages.cluster(problem, config, found["stochastic"])
+            case "refine":
+                return stages.refine(problem, config, found["stochastic"], found["gmm"])
+        network, stochastic, before = found["pretrain"], found["stochastic"], self.before()
+        if stage == "train":
+            return stages.train(problem, config, network, stochastic, before, checkpoint)
         mean_field = None
-        if self.config.judging.mean_field:
-            kept = self.checkpoint("evaluate", "mean_field")
-            mean_field = stages.train_mean_field(self.problem, artefacts["pretrain"], kept)
+        if config.judging.mean_field:
+            mean_field = stages.train_mean_field(problem, network, checkpoint("mean_field"))
         return scores.columns(
-            self.problem,
-            artefacts["pretrain"]["params"],
-            artefacts["stochastic"]["network"],
-            self.before(),
-            self.after(),
-            mean_field,
+            problem, network["params"], stochastic["network"], before, self.after(), mean_field
         )
 
     def before(self) -> SharedWeights:
