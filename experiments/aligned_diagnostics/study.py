@@ -15,9 +15,8 @@ import numpy as np
 
 from configs.aligned_diagnostics import AlignedDiagnostics
 from experiments.aligned_diagnostics import figures
-from experiments.common import methods
+from experiments.common import columns, methods
 from experiments.common.problem import Problem, joined, perceptron
-from experiments.common.sampler_table import sampler_table
 from experiments.harness.present import present
 from experiments.harness.rundir import Run, open_run
 from experiments.harness.tables import Row, Table
@@ -107,7 +106,7 @@ def _present(run: Run, config: AlignedDiagnostics, found: Any, sampler: Any) -> 
             "them and is 1 where they agree; a quantity that never moves has R-hat 1 if all chains have the "
             "same value, else infinity."
         ],
-        tables=[_table(rhat, found["kept"]), sampler_table(sampler)],
+        tables=[_table(rhat, found["kept"]), columns.sampler_table(sampler)],
         figures=[("rhat", drawn, "R-hat of all quantities, by space and labelling")],
         findings=findings(rhat),
     )

@@ -15,13 +15,12 @@ from configs.compact_posterior import CompactPosterior
 from experiments.common import columns, methods, weight_ranking
 from experiments.common.figures import pruning_panels, spread_histograms
 from experiments.common.problem import Problem, perceptron
-from experiments.common.sampler_table import sampler_table
 from experiments.common.weight_space import flat
 from experiments.compact_posterior import beyond, convergence, figures, refined, weights
 from experiments.harness.present import present
 from experiments.harness.rundir import open_run
 from experiments.harness.tables import Table
-from symbnn import compact, keys, symmetry, tree
+from symbnn import compact, diagnostics, keys, symmetry, tree
 from symbnn.inference import Fit
 from symbnn.types import Samples
 
@@ -58,6 +57,8 @@ def run(config: CompactPosterior, rundir: Path | str) -> Table:
             "convergence", lambda: convergence.convergence(problem, samples, to_first["hmc"].samples)
         )
         pruned = opened.stage("pruned", lambda: _prune(problem, samples, to_first["hmc"].samples))
+        in_function_space, num_chains = converged["function space"], config.inference.num_chains
+        verdict = diagnostics.verdict(in_function_space, num_chains=num_chains)
         return present(
             opened,
             introduction=_introduction(problem),
@@ -67,10 +68,10 @@ def run(config: CompactPosterior, rundir: Path | str) -> Table:
                 refined.candidate_table(config.refinement, near),
                 weights.table(laws),
                 convergence.convergence_table(converged),
-                sampler_table(hmc.diagnostics),
+                columns.sampler_table(hmc.diagnostics),
             ],
             figures=_figures(samples, ensemble, to_first, laws, pruned),
-            findings=[*beyond.findings(further, near, to_mean), convergence.verdict(problem, converged)],
+            findings=[*beyond.findings(further, near, to_mean), verdict],
         )
 
 
@@ -101,8 +102,7 @@ def _score(
     }
     scores = {name: columns.law_column(problem, name, law, target) for name, law in laws.items()}
     scores["HMC samples"] = columns.column(problem, target, [target])
-    members = columns.reference(problem, ensemble)
-    scores["Ens. samples"] = columns.column(problem, target, [members])
+    scores["Ens. samples"] = columns.column(problem, target, [columns.reference(problem, ensemble)])
     return {name: scores[name] for name in COLUMNS}
 
 

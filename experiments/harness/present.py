@@ -1,5 +1,6 @@
 """The end of a study: tables, words and figures into the run directory, a summary for the terminal."""
 
+import json
 from collections.abc import Sequence
 
 from matplotlib.figure import Figure
@@ -25,7 +26,8 @@ def present(
     """
     title = title or run.description["study"].replace("_", " ").capitalize()
     saved = [(run.figure(name, figure), caption) for name, figure, caption in figures]
-    run.record_metrics([record for table in tables for record in table.records()])
+    records = [json.dumps(record) + "\n" for table in tables for record in table.records()]
+    run.write("metrics.jsonl", "".join(records))
     parts = [*introduction, *(table.markdown().rstrip("\n") for table in tables), *findings]
     run.write("table.md", "\n\n".join(parts) + "\n")
     page = report.page(title, introduction, findings, tables, saved, run.description)

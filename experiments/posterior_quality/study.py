@@ -15,8 +15,8 @@ from typing import Any
 import jax
 
 from configs.posterior_quality import METHODS, PosteriorQuality
+from experiments.common.columns import sampler_table
 from experiments.common.problem import Problem
-from experiments.common.sampler_table import sampler_table
 from experiments.harness.present import present
 from experiments.harness.rundir import Run, open_run
 from experiments.harness.tables import Table
