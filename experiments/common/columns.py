@@ -56,17 +56,9 @@ def column(
     problem: Problem, target: jax.Array, drawn: Sequence[jax.Array], mean: Params | None = None
 ) -> dict[str, Any]:
     """Mean and spread of every metric over several predictions on the test inputs."""
-    labels = problem.labels
+    judges = (evaluate.accuracy, evaluate.nll, evaluate.ece)
     scores = _summary(
-        [
-            [
-                *_distances(probs, target),
-                evaluate.accuracy(probs, labels),
-                evaluate.nll(probs, labels),
-                evaluate.ece(probs, labels),
-            ]
-            for probs in drawn
-        ]
+        [[*_distances(probs, target), *(judge(probs, problem.labels) for judge in judges)] for probs in drawn]
     )
     if mean is not None:
         scores["mean_network"] = np.asarray(accuracy(problem, mean))
@@ -84,12 +76,11 @@ def subset_floor(problem: Problem, samples: Samples, target: jax.Array) -> dict[
     """What as many true posterior draws as the laws get would score."""
     count = tree.num_samples(samples)
     size = min(count, problem.config.compact.num_draws)
-    chosen = jax.random.split(keys.named(problem.key, "floor"), NUM_FLOOR_SUBSETS)
-    return column(
-        problem,
-        target,
-        [reference(problem, tree.take(samples, jax.random.permutation(key, count)[:size])) for key in chosen],
-    )
+    chosen = [
+        jax.random.permutation(key, count)[:size]
+        for key in jax.random.split(keys.named(problem.key, "floor"), NUM_FLOOR_SUBSETS)
+    ]
+    return column(problem, target, [reference(problem, tree.take(samples, rows)) for rows in chosen])
 
 
 def chain_floor(problem: Problem, samples: Samples) -> dict[str, Any]:

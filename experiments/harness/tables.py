@@ -2,7 +2,7 @@
 
 import html
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -113,13 +113,7 @@ class Table:
     def records(self) -> list[dict[str, Any]]:
         """One dict per cell, for `metrics.jsonl`."""
         return [
-            {
-                "table": self.title,
-                "row": row.name,
-                "column": column,
-                "value": cell.value,
-                "spread": cell.spread,
-            }
+            {"table": self.title, "row": row.name, "column": column, **asdict(cell)}
             for row in self.rows
             for column, cell in zip(self.columns, row.cells, strict=True)
         ]
