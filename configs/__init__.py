@@ -18,16 +18,13 @@ class Study(NamedTuple):
 
 
 def _find() -> dict[str, Study]:
-    modules = {entry.name: importlib.import_module(f"configs.{entry.name}") for entry in _entries()}
+    names = sorted(entry.name for entry in pkgutil.iter_modules(__path__))
+    modules = {name: importlib.import_module(f"configs.{name}") for name in names}
     return {
         name: Study((module.__doc__ or "").splitlines()[0], dict(module.CONFIGS))
         for name, module in modules.items()
         if hasattr(module, "CONFIGS")
     }
-
-
-def _entries() -> list[pkgutil.ModuleInfo]:
-    return sorted(pkgutil.iter_modules(__path__), key=lambda entry: entry.name)
 
 
 STUDIES = _find()

@@ -7,21 +7,15 @@ expect the ensemble to pass the test of exchangeability and one HMC chain to fai
 from dataclasses import dataclass
 
 from configs.fields import bounded
-from configs.parts import Data, Descent, Seeded, Trajectories
+from configs.parts import Data, HeavyBall, Seeded, Trajectories
 
 
 @dataclass(frozen=True)
-class Training(Descent):
+class Training(HeavyBall):
     """Gradient descent with momentum whose rate falls in steps, no weight decay."""
 
-    learning_rate: float = bounded(0.1, 1e-10, 100.0)
-    """At the start."""
-    momentum: float = bounded(0.9, 0.0, 0.9999)
-    """Heavy ball."""
     milestones: tuple[int, ...] = bounded((20, 30), 1, 100_000)
     """Epochs after which the rate is divided by ten."""
-    batch_size: int = bounded(64, 1, 1_000_000)
-    """Examples per step."""
     num_epochs: int = bounded(40, 2, 100_000)
     """Passes over the training data."""
     epochs_between: int = bounded(5, 1, 100_000)
@@ -32,12 +26,8 @@ class Training(Descent):
 class Chain(Trajectories):
     """One chain of Hamiltonian Monte Carlo."""
 
-    num_burnin: int = bounded(50, 0, 1_000_000)
-    """Transitions thrown away."""
     num_samples: int = bounded(300, 10, 10_000_000)
     """Draws kept."""
-    num_steps: int = bounded(50, 1, 100_000)
-    """Leapfrog steps per transition."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +41,8 @@ class Diversity(Seeded):
     """Of the ensemble."""
     num_paired: int = bounded(64, 2, 10_000)
     """Networks of which all pairs are compared."""
-    training: Training = Training()
-    chain: Chain = Chain()
+    training: Training = Training(learning_rate=0.1)
+    chain: Chain = Chain(num_burnin=50, num_steps=50)
 
 
 CONFIGS = {

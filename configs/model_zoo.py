@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from configs.fields import bounded
-from configs.parts import Data, Descent, Optimizer, Seeded
+from configs.parts import Data, HeavyBall, Optimizer, Seeded
 
 
 @dataclass(frozen=True)
-class ModelZoo(Seeded, Descent):
+class ModelZoo(Seeded, HeavyBall):
     """Maximum-likelihood networks of one architecture from independent starts."""
 
     data: Data = Data()
@@ -30,10 +30,6 @@ class ModelZoo(Seeded, Descent):
     """Without weight decay."""
     learning_rate: float = bounded(1e-2, 1e-10, 100.0)
     """Constant."""
-    momentum: float = bounded(0.9, 0.0, 0.9999)
-    """Of `momentum` and `nesterov`."""
-    batch_size: int = bounded(64, 1, 1_000_000)
-    """Examples per step."""
     num_epochs: int = bounded(10, 1, 100_000)
     """Passes over the training data."""
 

@@ -87,6 +87,16 @@ class Descent:
 
 
 @dataclass(frozen=True)
+class HeavyBall(Descent):
+    """Training by small minibatches, with momentum where the optimiser has it."""
+
+    batch_size: int = bounded(64, 1, 1_000_000)
+    """Examples per step."""
+    momentum: float = bounded(0.9, 0.0, 0.9999)
+    """Of `momentum` and `nesterov`."""
+
+
+@dataclass(frozen=True)
 class Ensemble(Descent):
     """Deep ensemble: MAP networks from independent starts, trained by Adam."""
 
@@ -113,13 +123,8 @@ class Blocks(Descent):
 
 
 @dataclass(frozen=True)
-class Training(Blocks):
+class Training(HeavyBall, Blocks):
     """Maximum likelihood without a prior, every network with its own shuffle of the data."""
-
-    batch_size: int = bounded(64, 1, 1_000_000)
-    """Examples per step."""
-    momentum: float = bounded(0.9, 0.0, 0.9999)
-    """Of `momentum` and `nesterov`."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ aligned samples to rank better than those of raw ones at every level, and magnit
 """
 
 from dataclasses import dataclass, fields
-from typing import Any
 
 from configs import compact_posterior
 from configs.fields import bounded
@@ -24,10 +23,9 @@ class Pruning(Posteriors):
     they are made."""
 
 
-def _of(settings: compact_posterior.CompactPosterior, *, num_networks: int) -> Pruning:
-    shared = {field.name for field in fields(Pruning)} & {field.name for field in fields(settings)}
-    values: dict[str, Any] = {name: getattr(settings, name) for name in shared}
-    return Pruning(**values, num_networks=num_networks)
+def _of(settings: Posteriors, *, num_networks: int) -> Pruning:
+    shared = {field.name: getattr(settings, field.name) for field in fields(Posteriors)}
+    return Pruning(**shared, num_networks=num_networks)
 
 
 CONFIGS = {

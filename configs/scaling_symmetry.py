@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from configs.fields import bounded
-from configs.parts import Data, Descent, Optimizer, Seeded
+from configs.parts import Data, HeavyBall, Optimizer, Seeded
 
 
 @dataclass(frozen=True)
-class Networks(Descent):
+class Networks(HeavyBall):
     """Networks trained with weight decay, whose mass is compared with its minimum."""
 
     num_networks: int = bounded(128, 2, 1_000_000)
@@ -21,12 +21,8 @@ class Networks(Descent):
     """Weight decay is part of the gradient, as in PyTorch's SGD."""
     learning_rate: float = bounded(0.02, 1e-10, 100.0)
     """Constant."""
-    momentum: float = bounded(0.9, 0.0, 0.9999)
-    """Of `momentum` and `nesterov`."""
     weight_decay: float = bounded(2e-4, 1e-12, 1e3)
     """μ in the loss per example + μ/2 ‖w‖², biases included."""
-    batch_size: int = bounded(64, 1, 1_000_000)
-    """Examples per step."""
     num_epochs: int = bounded(60, 1, 100_000)
     """Passes over the training data."""
 

@@ -10,18 +10,7 @@ from typing import Any
 
 from configs.fields import bounded
 from configs.parts import Data
-from configs.weight_sharing.parts import (
-    STAGES,
-    Clustering,
-    Judging,
-    Pretraining,
-    Published,
-    Refining,
-    SharedNetwork,
-    SharedTraining,
-    Stage,
-    StochasticTraining,
-)
+from configs.weight_sharing import parts
 from configs.weight_sharing.variants import CHANGES
 
 
@@ -30,15 +19,15 @@ class WeightSharing:
     """All stages of stochastic weight sharing."""
 
     data: Data = Data()
-    model: SharedNetwork = SharedNetwork()
-    pretraining: Pretraining = Pretraining()
-    stochastic: StochasticTraining = StochasticTraining()
-    clustering: Clustering = Clustering()
-    refining: Refining = Refining()
-    training: SharedTraining = SharedTraining()
-    judging: Judging = Judging()
-    published: Published = Published()
-    stages: tuple[Stage, ...] = dataclasses.field(default=STAGES, compare=False)
+    model: parts.SharedNetwork = parts.SharedNetwork()
+    pretraining: parts.Pretraining = parts.Pretraining()
+    stochastic: parts.StochasticTraining = parts.StochasticTraining()
+    clustering: parts.Clustering = parts.Clustering()
+    refining: parts.Refining = parts.Refining()
+    training: parts.SharedTraining = parts.SharedTraining()
+    judging: parts.Judging = parts.Judging()
+    published: parts.Published = parts.Published()
+    stages: tuple[parts.Stage, ...] = dataclasses.field(default=parts.STAGES, compare=False)
     """Stages to run; those before them must have run in the same folder."""
     seed: int = bounded(0, 0, 2**31 - 1)
     """The first seed; others follow it."""
@@ -56,25 +45,36 @@ AUGMENTATIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def _residual(
-    data: str, name: str, published: Published, *, batch_size: int = 128, epochs: int = 200
-) -> WeightSharing:
+MILLIONS = "{} million weights, for accelerators"
+STREAMED = "224-pixel images, streamed from a folder; for accelerators"
+PAPER_ROWS = (
+    ("cifar10", "resnet18", MILLIONS.format(11), parts.Published(123310, 67, 1569, 0.9172, 0.305, 0.019)),
+    ("cifar100", "resnet18", MILLIONS.format(11), parts.Published(14624, 260, 2387, 0.747, 1.053, 0.038)),
+    ("cifar100", "wrn28_10", MILLIONS.format(36), parts.Published(40354, 341, 2390, 0.805, 0.798, 0.0432)),
+    ("imagenet", "resnet18", STREAMED, parts.Published(23013, 10885, 2217, 0.681, 1.253, 0.019)),
+    ("imagenet", "resnet50", STREAMED, parts.Published(37172, 56873, 3250, 0.751, 0.961, 0.029)),
+    ("imagenet", "vit_b16", STREAMED, parts.Published(9765, 338329, 5440, 0.7601, 0.901, 0.064)),
+)
+
+
+def _residual(data: str, name: Any, published: parts.Published) -> WeightSharing:
     """The paper's settings for a network with batch normalisation on colour images."""
+    epochs = 200
     return WeightSharing(
         data=Data(name=data),
-        model=SharedNetwork(name=name),  # type: ignore[arg-type]
-        pretraining=Pretraining(
+        model=parts.SharedNetwork(name=name),
+        pretraining=parts.Pretraining(
             epochs=epochs,
-            batch_size=batch_size,
+            batch_size=256 if data == "imagenet" else 128,
             learning_rate=0.1,
             optimizer="nesterov",
             prior_std=0.2,
             flip=True,
             **AUGMENTATIONS[data],
         ),
-        stochastic=StochasticTraining(epochs=epochs),
-        clustering=Clustering(num_components=6000, minibatch=1_000_000),
-        training=SharedTraining(epochs=epochs),
+        stochastic=parts.StochasticTraining(epochs=epochs),
+        clustering=parts.Clustering(num_components=6000, minibatch=1_000_000),
+        training=parts.SharedTraining(epochs=epochs),
         published=published,
     )
 
@@ -87,86 +87,68 @@ CONFIGS = {
             # chosen of three candidates on 300 held-out training images (--judging.holdout 300) by the score
             # of the shared weights. The deterministic network alone prefers prior_std 1 there (NLL 0.119
             # against 0.130), so it is not at its best.
-            pretraining=Pretraining(prior_std=0.7),
-            stochastic=StochasticTraining(kl_weight=0.005),
-            clustering=Clustering(magnitude=0.5),
-            training=SharedTraining(kl_weight=0.003),
-            judging=Judging(variants=ABLATIONS),
+            pretraining=parts.Pretraining(prior_std=0.7),
+            stochastic=parts.StochasticTraining(kl_weight=0.005),
+            clustering=parts.Clustering(magnitude=0.5),
+            training=parts.SharedTraining(kl_weight=0.003),
+            judging=parts.Judging(variants=ABLATIONS),
         ),
     ),
     "debug": (
         "64-16-10 on 200 digits, a few epochs: seconds, to see that everything runs",
         WeightSharing(
             data=Data(num_train=200, num_test=50),
-            model=SharedNetwork(hidden=(16,)),
-            pretraining=Pretraining(epochs=5, batch_size=50),
-            stochastic=StochasticTraining(epochs=2),
-            clustering=Clustering(num_components=12, num_sweeps=3, gradient_batches=2, smallest_cluster=10),
-            training=SharedTraining(epochs=2),
-            judging=Judging(num_draws=4, num_seeds=1, mean_field=False),
+            model=parts.SharedNetwork(hidden=(16,)),
+            pretraining=parts.Pretraining(epochs=5, batch_size=50),
+            stochastic=parts.StochasticTraining(epochs=2),
+            clustering=parts.Clustering(
+                num_components=12, num_sweeps=3, gradient_batches=2, smallest_cluster=10
+            ),
+            training=parts.SharedTraining(epochs=2),
+            judging=parts.Judging(num_draws=4, num_seeds=1, mean_field=False),
         ),
     ),
     "mnist_lenet": (
         "60,000 images, LeNet-5, K = 255, one seed: a quarter of an hour of one CPU core",
         WeightSharing(
             data=Data(name="mnist"),
-            model=SharedNetwork(name="lenet"),
-            pretraining=Pretraining(epochs=12, batch_size=256, prior_std=0.2, shift=2),
-            stochastic=StochasticTraining(epochs=2),
-            clustering=Clustering(num_components=255),
-            training=SharedTraining(epochs=3),
-            judging=Judging(num_seeds=1, mean_field=False, outside="fashion_mnist"),
+            model=parts.SharedNetwork(name="lenet"),
+            pretraining=parts.Pretraining(epochs=12, batch_size=256, prior_std=0.2, shift=2),
+            stochastic=parts.StochasticTraining(epochs=2),
+            clustering=parts.Clustering(num_components=255),
+            training=parts.SharedTraining(epochs=3),
+            judging=parts.Judging(num_seeds=1, mean_field=False, outside="fashion_mnist"),
         ),
     ),
     "mnist_resnet20": (
         "60,000 images, ResNet-20 with filter response norm: hours on two CPU cores",
         WeightSharing(
             data=Data(name="mnist"),
-            model=SharedNetwork(name="resnet20_frn"),
-            pretraining=Pretraining(epochs=4, batch_size=256, prior_std=0.2, shift=2),
-            stochastic=StochasticTraining(epochs=1),
-            clustering=Clustering(num_components=255),
-            training=SharedTraining(epochs=1),
-            judging=Judging(num_seeds=1, outside="fashion_mnist"),
-            published=Published(3206, 581, 237, 0.9952, 0.013, 0.001),
+            model=parts.SharedNetwork(name="resnet20_frn"),
+            pretraining=parts.Pretraining(epochs=4, batch_size=256, prior_std=0.2, shift=2),
+            stochastic=parts.StochasticTraining(epochs=1),
+            clustering=parts.Clustering(num_components=255),
+            training=parts.SharedTraining(epochs=1),
+            judging=parts.Judging(num_seeds=1, outside="fashion_mnist"),
+            published=parts.Published(3206, 581, 237, 0.9952, 0.013, 0.001),
         ),
     ),
     "cifar10_resnet20": (
         "50,000 colour images, ResNet-20, seven epochs and three: 72 minutes on two CPU cores",
         WeightSharing(
             data=Data(name="cifar10"),
-            model=SharedNetwork(name="resnet20_frn"),
+            model=parts.SharedNetwork(name="resnet20_frn"),
             # On two single-threaded CPU devices an epoch takes six minutes.
-            pretraining=Pretraining(epochs=7, batch_size=64, prior_std=0.2, shift=4, flip=True),
-            stochastic=StochasticTraining(epochs=1),
-            clustering=Clustering(num_components=255),
-            training=SharedTraining(epochs=2),
-            judging=Judging(num_draws=10, num_seeds=1, mean_field=False),
-            published=Published(14624, 260, 2387, 0.9104, 0.303, 0.037),
+            pretraining=parts.Pretraining(epochs=7, batch_size=64, prior_std=0.2, shift=4, flip=True),
+            stochastic=parts.StochasticTraining(epochs=1),
+            clustering=parts.Clustering(num_components=255),
+            training=parts.SharedTraining(epochs=2),
+            judging=parts.Judging(num_draws=10, num_seeds=1, mean_field=False),
+            published=parts.Published(14624, 260, 2387, 0.9104, 0.303, 0.037),
         ),
     ),
-    "cifar10_resnet18": (
-        "the paper's row: 11 million weights, for accelerators",
-        _residual("cifar10", "resnet18", Published(123310, 67, 1569, 0.9172, 0.305, 0.019)),
-    ),
-    "cifar100_resnet18": (
-        "the paper's row: 11 million weights, for accelerators",
-        _residual("cifar100", "resnet18", Published(14624, 260, 2387, 0.747, 1.053, 0.038)),
-    ),
-    "cifar100_wrn28_10": (
-        "the paper's row: 36 million weights, for accelerators",
-        _residual("cifar100", "wrn28_10", Published(40354, 341, 2390, 0.805, 0.798, 0.0432)),
-    ),
-    "imagenet_resnet18": (
-        "the paper's row: 224-pixel images, streamed from a folder; for accelerators",
-        _residual("imagenet", "resnet18", Published(23013, 10885, 2217, 0.681, 1.253, 0.019), batch_size=256),
-    ),
-    "imagenet_resnet50": (
-        "the paper's row: 224-pixel images, streamed from a folder; for accelerators",
-        _residual("imagenet", "resnet50", Published(37172, 56873, 3250, 0.751, 0.961, 0.029), batch_size=256),
-    ),
-    "imagenet_vit_b16": (
-        "the paper's row: 224-pixel images, streamed from a folder; for accelerators",
-        _residual("imagenet", "vit_b16", Published(9765, 338329, 5440, 0.7601, 0.901, 0.064), batch_size=256),
-    ),
+    **{
+        f"{data}_{name}": (f"the paper's row: {words}", _residual(data, name, published))
+        for data, name, words, published in PAPER_ROWS
+    },
 }

@@ -15,9 +15,8 @@ import numpy as np
 
 from configs.aligned_diagnostics import AlignedDiagnostics
 from experiments.aligned_diagnostics import figures
-from experiments.common import methods
+from experiments.common import columns, methods
 from experiments.common.problem import Problem, joined, perceptron
-from experiments.common.sampler_table import sampler_table
 from experiments.harness.present import present
 from experiments.harness.rundir import Run, open_run
 from experiments.harness.tables import Row, Table
@@ -95,12 +94,10 @@ def labels_kept(permutations: dict[str, jax.Array], num_chains: int) -> np.ndarr
 
 def _present(run: Run, config: AlignedDiagnostics, found: Any, sampler: Any) -> Table:
     rhat = {name: found["rhat"][name] for name in (RAW, *ALIGNED, CONTROL, FUNCTION)}
-    table = _table(rhat, found["kept"])
     drawn = figures.rhat_curves(rhat, limit=RHAT_LIMIT, raw=RAW, function=FUNCTION, control=CONTROL)
     settings = config.inference
-    present(
+    return present(
         run,
-        title="Aligned diagnostics",
         introduction=[
             f"{config.data.name}, hidden units {joined(config.model.hidden)}: "
             f"{settings.num_chains} chains of {settings.num_samples} draws after {settings.num_burnin}, with "
@@ -109,11 +106,10 @@ def _present(run: Run, config: AlignedDiagnostics, found: Any, sampler: Any) -> 
             "them and is 1 where they agree; a quantity that never moves has R-hat 1 if all chains have the "
             "same value, else infinity."
         ],
-        tables=[table, sampler_table(sampler)],
-        figures=[(run.figure("rhat", drawn), "R-hat of all quantities, by space and labelling")],
+        tables=[_table(rhat, found["kept"]), columns.sampler_table(sampler)],
+        figures=[("rhat", drawn, "R-hat of all quantities, by space and labelling")],
         findings=findings(rhat),
     )
-    return table
 
 
 def _table(rhat: dict[str, np.ndarray], kept: dict[str, Any]) -> Table:
@@ -122,7 +118,7 @@ def _table(rhat: dict[str, np.ndarray], kept: dict[str, Any]) -> Table:
         for name, of in ROWS.items()
     ]
     rows.append(Row.of(KEPT, map(kept.get, rhat), 3))
-    return Table("Rank-normalised R-hat by space and labelling", tuple(rhat), tuple(rows))
+    return Table("Rank-normalised R-hat by space and labelling", list(rhat), rows)
 
 
 def findings(rhat: dict[str, np.ndarray]) -> list[str]:

@@ -1,4 +1,7 @@
-"""Columns of tables of compact posteriors: a law's predictions against a reference and the labels."""
+"""Columns of tables that several studies have.
+
+Of compact posteriors: a law's predictions against a reference and the labels; of a sampler: what it counted.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -7,13 +10,20 @@ import jax
 import numpy as np
 
 from experiments.common.problem import Problem
-from experiments.harness.tables import Cell, Row
+from experiments.harness.tables import Cell, Row, Table
 from symbnn import evaluate, keys, tree
 from symbnn.types import Params, Samples
 
 METRICS = ("agreement with HMC", "TV to HMC", "accuracy of samples", "NLL", "ECE")
 MEAN_ACCURACY = "accuracy of the mean network"
 NUM_FLOOR_SUBSETS = 20
+SAMPLER_ROWS = {
+    "acceptance": ("acceptance", 3),
+    "divergences": ("divergent transitions", 0),
+    "energy_error": ("energy error, root mean square", 3),
+    "num_gradients": ("gradients", 0),
+    "step_size": ("step size", 5),
+}
 
 
 def reference(problem: Problem, samples: Samples, inputs: Any = None) -> jax.Array:
@@ -46,17 +56,9 @@ def column(
     problem: Problem, target: jax.Array, drawn: Sequence[jax.Array], mean: Params | None = None
 ) -> dict[str, Any]:
     """Mean and spread of every metric over several predictions on the test inputs."""
-    labels = problem.labels
+    judges = (evaluate.accuracy, evaluate.nll, evaluate.ece)
     scores = _summary(
-        [
-            [
-                *_distances(probs, target),
-                evaluate.accuracy(probs, labels),
-                evaluate.nll(probs, labels),
-                evaluate.ece(probs, labels),
-            ]
-            for probs in drawn
-        ]
+        [[*_distances(probs, target), *(judge(probs, problem.labels) for judge in judges)] for probs in drawn]
     )
     if mean is not None:
         scores["mean_network"] = np.asarray(accuracy(problem, mean))
@@ -74,12 +76,11 @@ def subset_floor(problem: Problem, samples: Samples, target: jax.Array) -> dict[
     """What as many true posterior draws as the laws get would score."""
     count = tree.num_samples(samples)
     size = min(count, problem.config.compact.num_draws)
-    chosen = jax.random.split(keys.named(problem.key, "floor"), NUM_FLOOR_SUBSETS)
-    return column(
-        problem,
-        target,
-        [reference(problem, tree.take(samples, jax.random.permutation(key, count)[:size])) for key in chosen],
-    )
+    chosen = [
+        jax.random.permutation(key, count)[:size]
+        for key in jax.random.split(keys.named(problem.key, "floor"), NUM_FLOOR_SUBSETS)
+    ]
+    return column(problem, target, [reference(problem, tree.take(samples, rows)) for rows in chosen])
 
 
 def chain_floor(problem: Problem, samples: Samples) -> dict[str, Any]:
@@ -113,6 +114,12 @@ def with_paper(rows: Iterable[Row], paper: Mapping[str, Sequence[float | None]])
         if row.name in paper:
             found.append(Row.of(f"{row.name}, paper", paper[row.name], row.decimals))
     return tuple(found)
+
+
+def sampler_table(found: Any) -> Table:
+    """The diagnostics of HMC, chain by chain."""
+    rows = [Row.of(words, found[name], decimals) for name, (words, decimals) in SAMPLER_ROWS.items()]
+    return Table("The sampler", [f"chain {index}" for index in np.asarray(found["chains"])], rows)
 
 
 def cell(scores: Any, index: int) -> Cell:

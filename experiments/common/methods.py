@@ -3,6 +3,7 @@
 First the stages that several studies share, then one function for each method.
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ import jax
 
 from configs.parts import Descent, Trajectories, Variational
 from configs.posterior_quality import PosteriorQuality
-from experiments.common.optimizers import optimizer
+from experiments.common import optimizers
 from experiments.common.problem import Problem
 from experiments.harness import progress
 from experiments.harness.rundir import Run
@@ -92,7 +93,7 @@ def ensemble(
     settings: Descent,
     *,
     num_members: int,
-    optimizer_name: str = "adam",
+    optimizer: str = "adam",
     momentum: float = 0.9,
     schedule: str = "constant",
     milestones: tuple[int, ...] = (),
@@ -109,8 +110,8 @@ def ensemble(
             num_members=num_members,
             epochs=settings.num_epochs,
             batch_size=settings.batch_size,
-            optimizer=optimizer(
-                optimizer_name,
+            optimizer=optimizers.create(
+                optimizer,
                 settings.learning_rate,
                 momentum=momentum,
                 schedule=schedule,
@@ -134,7 +135,7 @@ def variational(
     return inference.variational(
         epochs=settings.num_epochs,
         batch_size=settings.batch_size,
-        optimizer=optimizer("adam", settings.learning_rate),
+        optimizer=optimizers.create("adam", settings.learning_rate),
         initial_std=settings.initial_std,
         reparametrisation=reparametrisation,
         progress=show,
@@ -155,9 +156,8 @@ def recipe(problem: Problem, epochs: int, learning_rate: float, name: str = "ada
     settings = problem.config.pretraining
     batch_size = min(settings.batch_size, problem.target.num_data)
     steps = epochs * steps_per_epoch(problem.target, batch_size)
-    return Recipe(
-        epochs, batch_size, optimizer(name, learning_rate, schedule=settings.schedule, num_steps=steps)
-    )
+    rule = optimizers.create(name, learning_rate, schedule=settings.schedule, num_steps=steps)
+    return Recipe(epochs, batch_size, rule)
 
 
 def steps_per_epoch(target: Target, batch_size: int) -> int:
@@ -171,7 +171,7 @@ def _dropout(config: PosteriorQuality, num_draws: int, show: Any) -> ModeMethod:
         masks_per_batch=config.dropout.masks_per_batch,
         epochs=config.dropout.num_epochs,
         batch_size=config.training.batch_size,
-        optimizer=optimizer("adam", config.dropout.learning_rate),
+        optimizer=optimizers.create("adam", config.dropout.learning_rate),
         progress=show,
     )
 
@@ -180,7 +180,7 @@ def _swag(config: PosteriorQuality, num_draws: int, show: Any) -> ModeMethod:
     return inference.swag(
         rank=config.swag.rank,
         epochs=config.swag.num_epochs,
-        optimizer=optimizer("momentum", config.swag.learning_rate),
+        optimizer=optimizers.create("momentum", config.swag.learning_rate),
         pretrain_epochs=0,
         batch_size=config.training.batch_size,
         progress=show,
@@ -199,12 +199,9 @@ def _laplace(config: PosteriorQuality, num_draws: int, show: Any) -> ModeMethod:
 def _sghmc(config: PosteriorQuality, num_draws: int, show: Any) -> ModeMethod:
     return inference.sgmcmc(
         num_samples=num_draws,
-        step_size=config.sghmc.step_size,
-        friction=config.sghmc.friction,
-        num_burnin=config.sghmc.num_burnin,
-        thinning=config.sghmc.thinning,
         batch_size=config.training.batch_size,
         progress=show,
+        **dataclasses.asdict(config.sghmc),
     )
 
 

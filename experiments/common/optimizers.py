@@ -18,7 +18,7 @@ STEP_DECAY = 0.1
 
 # Cached, because compiled training steps are known by the object: equal settings, one object.
 @functools.cache
-def optimizer(
+def create(
     name: str,
     learning_rate: float,
     *,

@@ -39,7 +39,7 @@ def train(
         problem.target,
         training,
         num_members=tree.num_samples(starts),
-        optimizer_name=training.optimizer,
+        optimizer=training.optimizer,
         momentum=training.momentum,
         objective="mle",
         initial=starts,

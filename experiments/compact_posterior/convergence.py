@@ -24,12 +24,6 @@ def convergence(problem: Problem, samples: Samples, to_first: Samples) -> dict[s
     }
 
 
-def verdict(problem: Problem, found: dict[str, diagnostics.Summary]) -> str:
-    """What function space says."""
-    num_chains = problem.config.inference.num_chains
-    return diagnostics.verdict(found["function space"], num_chains=num_chains)
-
-
 def convergence_table(found: dict[str, diagnostics.Summary]) -> Table:
     """One column per space."""
     names = {
@@ -42,12 +36,9 @@ def convergence_table(found: dict[str, diagnostics.Summary]) -> Table:
         "median_tail_ess": "tail ESS, median",
         "low_ess": "smaller ESS, worst 5 %",
     }
-    rows = tuple(
+    rows = [
         Row.of(words, (getattr(each, name) for each in found.values()), 0 if "ESS" in words else 3)
         for name, words in names.items()
-    )
-    return Table(
-        "Convergence of the chains; random labels look perfect by construction and certify nothing",
-        tuple(found),
-        rows,
-    )
+    ]
+    title = "Convergence of the chains; random labels look perfect by construction and certify nothing"
+    return Table(title, list(found), rows)

@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from configs.compact_posterior import CompactPosterior
 from experiments.common import columns, methods, weight_ranking
 from experiments.common.figures import pruning_panels, spread_histograms
 from experiments.common.problem import Problem, perceptron
-from experiments.common.sampler_table import sampler_table
 from experiments.common.weight_space import flat
 from experiments.compact_posterior import beyond, convergence, figures, refined, weights
 from experiments.harness.present import present
-from experiments.harness.rundir import Run, open_run
+from experiments.harness.rundir import open_run
 from experiments.harness.tables import Table
-from symbnn import compact, keys, symmetry, tree
+from symbnn import compact, diagnostics, keys, symmetry, tree
 from symbnn.inference import Fit
 from symbnn.types import Samples
 
@@ -57,26 +57,22 @@ def run(config: CompactPosterior, rundir: Path | str) -> Table:
             "convergence", lambda: convergence.convergence(problem, samples, to_first["hmc"].samples)
         )
         pruned = opened.stage("pruned", lambda: _prune(problem, samples, to_first["hmc"].samples))
-        table = _paper_table(problem, scores)
-        present(
+        in_function_space, num_chains = converged["function space"], config.inference.num_chains
+        verdict = diagnostics.verdict(in_function_space, num_chains=num_chains)
+        return present(
             opened,
-            title="Compact posterior",
             introduction=_introduction(problem),
             tables=[
-                table,
+                _paper_table(problem, scores),
                 beyond.table(problem, further, to_mean, near),
                 refined.candidate_table(config.refinement, near),
                 weights.table(laws),
                 convergence.convergence_table(converged),
-                sampler_table(hmc.diagnostics),
+                columns.sampler_table(hmc.diagnostics),
             ],
-            figures=_figures(opened, samples, ensemble, to_first, laws, pruned),
-            findings=[
-                *beyond.findings(further, near, to_mean),
-                convergence.verdict(problem, converged),
-            ],
+            figures=_figures(samples, ensemble, to_first, laws, pruned),
+            findings=[*beyond.findings(further, near, to_mean), verdict],
         )
-        return table
 
 
 def _align_to_first(problem: Problem, hmc: Samples, ensemble: Samples) -> dict[str, symmetry.Aligned]:
@@ -106,8 +102,7 @@ def _score(
     }
     scores = {name: columns.law_column(problem, name, law, target) for name, law in laws.items()}
     scores["HMC samples"] = columns.column(problem, target, [target])
-    members = columns.reference(problem, ensemble)
-    scores["Ens. samples"] = columns.column(problem, target, [members])
+    scores["Ens. samples"] = columns.column(problem, target, [columns.reference(problem, ensemble)])
     return {name: scores[name] for name in COLUMNS}
 
 
@@ -135,13 +130,8 @@ def _paper_table(problem: Problem, scores: Any) -> Table:
 
 
 def _figures(
-    run: Run,
-    samples: Samples,
-    ensemble: Samples,
-    to_first: dict[str, symmetry.Aligned],
-    laws: Any,
-    pruned: Any,
-) -> list[tuple[Path, str]]:
+    samples: Samples, ensemble: Samples, to_first: dict[str, symmetry.Aligned], laws: Any, pruned: Any
+) -> list[tuple[str, Figure, str]]:
     def spread(samples: Samples) -> np.ndarray:
         return flat(compact.gaussian(samples).std)
 
@@ -149,30 +139,26 @@ def _figures(
     after = {"HMC": spread(to_first["hmc"].samples), "ensemble": spread(to_first["ensemble"].samples)}
     saved = [
         (
-            run.figure("spread", spread_histograms(raw, after)),
+            "spread",
+            spread_histograms(raw, after),
             "Standard deviation of every weight before and after alignment",
         ),
         (
-            run.figure("weight_pairs", figures.pair_plots(weights.panels(laws))),
+            "weight_pairs",
+            figures.pair_plots(weights.panels(laws)),
             "Mean and standard deviation of every weight under pairs of posteriors, aligned",
         ),
         (
-            run.figure(
-                "pruning",
-                pruning_panels(weight_ranking.LEVELS, {"mean of the aligned HMC samples": pruned}, columns=1),
-            ),
+            "pruning",
+            pruning_panels(weight_ranking.LEVELS, {"mean of the aligned HMC samples": pruned}, columns=1),
             "Accuracy of the mean network of q_r against the share of weights kept, by ranking",
         ),
     ]
     for group, permutations in to_first["hmc"].elements.permutations.items():
         counts = np.asarray(symmetry.number_of_transpositions(permutations))
         drawn = figures.transposition_histogram(counts, num_units=permutations.shape[-1])
-        saved.append(
-            (
-                run.figure(f"transpositions_{group.replace('/', '_')}", drawn),
-                f"Number of transpositions between each HMC sample and the reference, layer {group}",
-            )
-        )
+        caption = f"Number of transpositions between each HMC sample and the reference, layer {group}"
+        saved.append((f"transpositions_{group.replace('/', '_')}", drawn, caption))
     return saved
 
 

@@ -5,7 +5,7 @@ of the aligned HMC samples: networks of the ensemble one by one, VI as a Gaussia
 networks that learned nothing look alike to some degree, so prior draws, matched alike, stand beside them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -14,14 +14,13 @@ import numpy as np
 
 from experiments.common.problem import Problem
 from experiments.common.weight_space import flat
-from experiments.harness.tables import Cell, Row, Table
+from experiments.harness.tables import Row, Table
 from symbnn import compact, evaluate, keys, symmetry, tree
 from symbnn.posteriors import DiagonalGaussian
 from symbnn.types import Params, Samples
 
 METHODS = ("HMC", "ensemble", "VI", "prior draws")
 PAIRS = (("HMC", "ensemble"), ("HMC", "VI"), ("ensemble", "VI"), ("HMC", "prior draws"))
-CONTROL = "prior draws"
 
 
 def gaussians(
@@ -46,29 +45,23 @@ def gaussians(
 
 def table(found: Any) -> Table:
     """Divergences and distances of every pair, and the correlation of their means, before and after."""
-    rows = []
-    for one, other in PAIRS:
-        before, after = ((found[when][one], found[when][other]) for when in ("before", "after"))
-        values = [
-            *(_divergence(*pair) for pair in (before, after)),
-            *(_divergence(*pair[::-1]) for pair in (before, after)),
-            *(float(evaluate.wasserstein(*pair)) for pair in (before, after)),
-            *(correlation(pair[0].mean, pair[1].mean) for pair in (before, after)),
-            *(correlation(pair[0].std, pair[1].std) for pair in (before, after)),
-        ]
-        rows.append(Row(f"{one} (a), {other} (b)", tuple(_cell(value) for value in values), 3))
-    columns = (
-        "KL(a‖b) per weight",
-        "KL(b‖a) per weight",
-        "2-Wasserstein",
-        "correlation of μ",
-        "correlation of σ",
-    )
+    rows = [
+        Row.of(
+            f"{one} (a), {other} (b)",
+            (
+                _finite(measure(found[when][one], found[when][other]))
+                for measure in MEASURES.values()
+                for when in ("before", "after")
+            ),
+            3,
+        )
+        for one, other in PAIRS
+    ]
     return Table(
         "Posteriors compared in weight space, raw and aligned to the mean of the HMC samples; prior draws, "
         "which learned nothing, are the control; a dash: infinite, as one of the two knows a weight exactly",
-        tuple(f"{name}, {when}" for name in columns for when in ("raw", "aligned")),
-        tuple(rows),
+        [f"{name}, {when}" for name in MEASURES for when in ("raw", "aligned")],
+        rows,
     )
 
 
@@ -89,9 +82,18 @@ def correlation(one: Params, other: Params) -> float:
     return float(np.corrcoef(flat(one), flat(other))[0, 1])
 
 
-def _cell(value: float) -> Cell:
-    return Cell(value if np.isfinite(value) else None)
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None
 
 
 def _divergence(one: DiagonalGaussian, other: DiagonalGaussian) -> float:
     return float(evaluate.kl(one, other) / jnp.float32(tree.num_weights(one.mean)))
+
+
+MEASURES: dict[str, Callable[[DiagonalGaussian, DiagonalGaussian], float]] = {
+    "KL(a‖b) per weight": _divergence,
+    "KL(b‖a) per weight": lambda a, b: _divergence(b, a),
+    "2-Wasserstein": lambda a, b: float(evaluate.wasserstein(a, b)),
+    "correlation of μ": lambda a, b: correlation(a.mean, b.mean),
+    "correlation of σ": lambda a, b: correlation(a.std, b.std),
+}

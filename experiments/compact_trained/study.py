@@ -4,6 +4,7 @@ HMC at the paper's size needs an accelerator, training does not. Agreement and t
 with HMC, are left to `compact_posterior`.
 """
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from experiments.common.weight_space import flat
 from experiments.harness.present import present
 from experiments.harness.rundir import open_run
 from experiments.harness.tables import Table
-from symbnn import compact, symmetry
+from symbnn import compact
 from symbnn.posteriors import DiagonalGaussian
 from symbnn.types import Samples
 
@@ -36,11 +37,13 @@ def run(config: CompactTrained, rundir: Path | str) -> Table:
             "variational",
             lambda: methods.fit_variational(problem, opened, reparametrisation=config.reparametrisation),
         ).posterior
-        to_first = opened.stage("to_first", lambda: _align_to_first(problem, config, ensemble)).samples
+        # The paper's way: to the first network, by activations.
+        align = partial(problem.align, ensemble, reference=0, method=config.compact.matching)
+        aligned = opened.stage("to_first", partial(align, num_inputs=config.num_alignment_inputs))
+        to_first = aligned.samples
         scores = opened.stage("scores", lambda: _score(problem, ensemble, to_first, variational))
-        table = _table(scores)
         raw, after = ({"ensemble": flat(compact.gaussian(some).std)} for some in (ensemble, to_first))
-        present(
+        return present(
             opened,
             title="Ensemble and VI at full size",
             introduction=[
@@ -50,26 +53,16 @@ def run(config: CompactTrained, rundir: Path | str) -> Table:
                 f"VI: {config.variational.num_epochs} epochs, {config.reparametrisation} noise; "
                 f"{config.compact.num_draws} draws of every Gaussian, {config.compact.num_draw_seeds} sets."
             ],
-            tables=[table],
+            tables=[_table(scores)],
             figures=[
                 (
-                    opened.figure("spread", spread_histograms(raw, after)),
+                    "spread",
+                    spread_histograms(raw, after),
                     "Standard deviation of every weight over the ensemble, before and after alignment",
                 )
             ],
             findings=[_finding(scores)],
         )
-        return table
-
-
-def _align_to_first(problem: Problem, config: CompactTrained, ensemble: Samples) -> symmetry.Aligned:
-    """The paper's way: to the first network, by activations."""
-    return problem.align(
-        ensemble,
-        reference=0,
-        method=config.compact.matching,
-        num_inputs=config.num_alignment_inputs,
-    )
 
 
 def _score(

@@ -68,7 +68,7 @@ def _train(config: Diversity, problem: Problem) -> dict[str, Any]:
         problem.target,
         training,
         num_members=config.num_networks,
-        optimizer_name="momentum",
+        optimizer="momentum",
         momentum=training.momentum,
         schedule="step",
         milestones=training.milestones,
@@ -122,7 +122,6 @@ def _present(run: Run, config: Diversity, problem: Problem, trained: Any, chain:
     inside, outside = (np.asarray(pairs[name]) for name in ("inside", "outside"))
     taus, training = np.asarray(trained["tau"]), config.training
     epochs = np.arange(2, taus.shape[1] + 2) * training.epochs_between
-    tables = [_pair_table(inside, outside), _exchange_table(tests), _order_table(epochs, taus)]
     drawn = figures.diversity_panels(
         inside,
         outside,
@@ -132,9 +131,8 @@ def _present(run: Run, config: Diversity, problem: Problem, trained: Any, chain:
         training.milestones,
     )
     caption = "Pairs of networks, units with the largest weight, orders of units through training"
-    present(
+    return present(
         run,
-        title="Diversity",
         introduction=[
             f"{config.num_networks} networks with {joined(config.hidden)} hidden units on "
             f"{problem.target.num_data} images of {problem.data.name}, {training.num_epochs} epochs "
@@ -142,19 +140,15 @@ def _present(run: Run, config: Diversity, problem: Problem, trained: Any, chain:
             f"One HMC chain of {config.chain.num_samples} draws. Out of distribution: negatives of the test "
             "images.",
         ],
-        tables=tables,
-        figures=[(run.figure("diversity", drawn), caption)],
+        tables=[_pair_table(inside, outside), _exchange_table(tests), _order_table(epochs, taus)],
+        figures=[("diversity", drawn, caption)],
         findings=[*findings(tests, inside, outside), PAPER],
     )
-    return tables[0]
 
 
 def _pair_table(inside: np.ndarray, outside: np.ndarray) -> Table:
-    rows = tuple(
-        Row.of(name, (each.mean(), each.min(), each.max()))
-        for name, each in {"test images": inside, "out of distribution": outside}.items()
-    )
-    return Table("Mutual information of pairs of networks, nats", ("mean", "least", "most"), rows)
+    values = {"test images": (inside, 4), "out of distribution": (outside, 4)}
+    return Table.summary("Mutual information of pairs of networks, nats", values, "mean", "least", "most")
 
 
 def _exchange_table(tests: dict[str, Any]) -> Table:

@@ -13,7 +13,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import tyro
 
@@ -22,18 +22,15 @@ from symbnn import names
 
 USAGE_ERROR, FAILURE, INTERRUPTED = 2, 1, 130
 
-RUN_OPTIONS: list[Any] = [
-    (
-        "rundir",
-        Annotated[str | None, tyro.conf.arg(help="Folder of the run; runs/<study>/<config> by default.")],
-        dataclasses.field(default=None),
-    ),
-    (
-        "fresh",
-        Annotated[bool, tyro.conf.arg(help="Start over instead of reusing finished stages.")],
-        dataclasses.field(default=False),
-    ),
-]
+
+@dataclasses.dataclass(frozen=True)
+class RunOptions:
+    """What every run may be told besides its config."""
+
+    rundir: str | None = None
+    """Folder of the run; runs/<study>/<config> by default."""
+    fresh: bool = False
+    """Start over instead of reusing finished stages."""
 
 
 def main(study: str, arguments: Sequence[str] | None = None) -> None:
@@ -48,7 +45,7 @@ def main(study: str, arguments: Sequence[str] | None = None) -> None:
     except (ValueError, OSError) as error:
         if debug:
             raise
-        _say(f"error: {_one_line(str(error))}")
+        _say(f"error: {' '.join(str(error).split())}")
         sys.exit(FAILURE)
 
 
@@ -107,7 +104,7 @@ def _parse(study: str, name: str, options: list[str]) -> _Command | None:
     """The config with its overrides and the run's own options; None after a usage error was told."""
     summary, default = configs.STUDIES[study].configs[name]
     fields = {field.name: getattr(default, field.name) for field in dataclasses.fields(default)}
-    extended = dataclasses.make_dataclass("Options", RUN_OPTIONS, bases=(type(default),), frozen=True)
+    extended = dataclasses.make_dataclass("Options", [], bases=(RunOptions, type(default)), frozen=True)
     errors = io.StringIO()
     try:
         with contextlib.redirect_stderr(errors):
@@ -152,10 +149,6 @@ def _unboxed(text: str) -> str:
     message = " ".join(filled[0]) if filled else text.strip()
     hints = [section[1].split()[0] for section in filled if section[0].startswith("Perhaps") and section[1:]]
     return message.rstrip(".") + (f"; did you mean {hints[0]}?" if hints else "")
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _say(text: str) -> None:

@@ -1,7 +1,9 @@
 """The end of a study: tables, words and figures into the run directory, a summary for the terminal."""
 
+import json
 from collections.abc import Sequence
-from pathlib import Path
+
+from matplotlib.figure import Figure
 
 from experiments.harness import report
 from experiments.harness.rundir import Run
@@ -11,20 +13,24 @@ from experiments.harness.tables import Table
 def present(
     run: Run,
     *,
-    title: str,
+    title: str | None = None,
     introduction: Sequence[str],
     tables: Sequence[Table],
-    figures: Sequence[tuple[Path, str]],
+    figures: Sequence[tuple[str, Figure, str]],
     findings: Sequence[str],
-) -> None:
-    """Write `metrics.jsonl`, `table.md` and `report.html`; print the tables and the findings.
+) -> Table:
+    """Write `metrics.jsonl`, `table.md`, `report.html` and figures; print tables and findings.
 
-    `findings` are sentences made from this run's own numbers, the paper's finding beside them.
+    The title is the study's name unless another is given; figures are (name, figure, caption); `findings` are
+    sentences made from this run's own numbers, the paper's finding beside them. Returns the first table.
     """
-    run.record_metrics([record for table in tables for record in table.records()])
+    title = title or run.description["study"].replace("_", " ").capitalize()
+    saved = [(run.figure(name, figure), caption) for name, figure, caption in figures]
+    records = [json.dumps(record) + "\n" for table in tables for record in table.records()]
+    run.write("metrics.jsonl", "".join(records))
     parts = [*introduction, *(table.markdown().rstrip("\n") for table in tables), *findings]
     run.write("table.md", "\n\n".join(parts) + "\n")
-    page = report.page(title, introduction, findings, tables, figures, run.description)
+    page = report.page(title, introduction, findings, tables, saved, run.description)
     run.write("report.html", page)
     for table in tables:
         table.print()
@@ -33,3 +39,4 @@ def present(
     run.say(f"table    {run.directory / 'table.md'}")
     run.say(f"figures  {run.directory / 'figures'}")
     run.say(f"report   {run.directory / 'report.html'} (open it in a browser)")
+    return tables[0]

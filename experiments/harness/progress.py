@@ -1,7 +1,6 @@
 """Progress of sampling and training: a bar on a terminal, plain lines elsewhere."""
 
 import contextlib
-import sys
 import time
 from collections.abc import Callable, Iterator
 
@@ -40,9 +39,7 @@ class _Bars:
 
     def __call__(self, event: Progress) -> None:
         if event.stage not in self.tasks:
-            self.tasks[event.stage] = self.bars.add_task(
-                event.stage, total=event.total, rate="", statistics=""
-            )
+            self.tasks[event.stage] = self.bars.add_task(event.stage, rate="", statistics="")
         self.bars.update(
             self.tasks[event.stage],
             completed=event.done,
@@ -59,18 +56,13 @@ class _Lines:
 
     def __call__(self, event: Progress) -> None:
         rate, now = self.clock.rate(event), time.monotonic()
-        if now - self.last < SECONDS_BETWEEN_LINES and event.done < event.total:
+        ahead = event.total - event.done
+        if now - self.last < SECONDS_BETWEEN_LINES and ahead > 0:
             return
         self.last = now
-        left = (
-            f", {(event.total - event.done) / rate:.0f} s left" if rate and event.done < event.total else ""
-        )
+        left = f", {ahead / rate:.0f} s left" if rate and ahead > 0 else ""
         words = f" ({_words(event.statistics)})" if event.statistics else ""
-        print(
-            f"  {event.stage} {event.done}/{event.total}, {rate:.1f}/s{left}{words}",
-            file=sys.stdout,
-            flush=True,
-        )
+        print(f"  {event.stage} {event.done}/{event.total}, {rate:.1f}/s{left}{words}", flush=True)
 
 
 class _Clock:

@@ -70,10 +70,6 @@ class Run:
             self.say(f"{name}: goes on from parts computed at {short(earlier[-1])} (this is {short(now)})")
         self.write(f"chunks/{name}.json", json.dumps(list(dict.fromkeys([*earlier, now]))))
 
-    def record_metrics(self, records: list[dict[str, Any]]) -> None:
-        """Write `metrics.jsonl` anew: the same run always leaves the same lines."""
-        self.write("metrics.jsonl", "".join(json.dumps(record) + "\n" for record in records))
-
     def write(self, name: str, text: str) -> Path:
         """A text file of the run, atomically."""
         path = self.directory / name

@@ -1,13 +1,15 @@
 """A table of numbers: for the terminal, as Markdown, as HTML, as records."""
 
 import html
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table as RichTable
+
+SUMMARIES: dict[str, Any] = {"mean": np.mean, "median": np.median, "least": np.min, "most": np.max}
 
 
 @dataclass(frozen=True)
@@ -37,14 +39,18 @@ class Row:
     """One quantity over all columns."""
 
     name: str
-    cells: tuple[Cell, ...]
+    cells: Sequence[Cell]
     decimals: int = 4
 
     @classmethod
     def of(cls, name: str, values: Iterable[Any], decimals: int = 4) -> "Row":
         """Plain numbers, or None where a column has none."""
-        cells = (Cell(None if value is None else float(value)) for value in values)
-        return cls(name, tuple(cells), decimals)
+        return cls(name, [Cell(None if value is None else float(value)) for value in values], decimals)
+
+    @classmethod
+    def over(cls, name: str, columns: Iterable[Any], decimals: int = 4) -> "Row":
+        """Mean and spread over the repetitions of every column."""
+        return cls(name, [Cell.over(column) for column in columns], decimals)
 
 
 @dataclass(frozen=True)
@@ -52,8 +58,17 @@ class Table:
     """Rows of cells under named columns."""
 
     title: str
-    columns: tuple[str, ...]
-    rows: tuple[Row, ...]
+    columns: Sequence[str]
+    rows: Sequence[Row]
+
+    @classmethod
+    def summary(cls, title: str, values: Mapping[str, tuple[np.ndarray, int]], *columns: str) -> "Table":
+        """`SUMMARIES` of the arrays, which come with their decimals."""
+        rows = [
+            Row.of(name, (SUMMARIES[column](each) for column in columns), decimals)
+            for name, (each, decimals) in values.items()
+        ]
+        return cls(title, columns, rows)
 
     def markdown(self) -> str:
         """GitHub's pipe table."""
@@ -98,13 +113,7 @@ class Table:
     def records(self) -> list[dict[str, Any]]:
         """One dict per cell, for `metrics.jsonl`."""
         return [
-            {
-                "table": self.title,
-                "row": row.name,
-                "column": column,
-                "value": cell.value,
-                "spread": cell.spread,
-            }
+            {"table": self.title, "row": row.name, "column": column, **asdict(cell)}
             for row in self.rows
             for column, cell in zip(self.columns, row.cells, strict=True)
         ]

@@ -27,6 +27,6 @@ def lines_through_training(
         below.set(xlabel="weight of the second network", ylim=(0, None))
     panels[0].set_ylabel("test loss, nats")
     panels[columns].set_ylabel("test error, %")
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, frameon=False, loc="outside upper center", ncols=len(labels))
+    legend = panels[0].get_legend_handles_labels()
+    figure.legend(*legend, frameon=False, loc="outside upper center", ncols=len(loss))
     return figure

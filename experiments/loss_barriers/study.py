@@ -16,13 +16,14 @@ from experiments.common import weight_space
 from experiments.common.problem import Problem, perceptron
 from experiments.harness.present import present
 from experiments.harness.rundir import Run, open_run
-from experiments.harness.tables import Cell, Row, Table
+from experiments.harness.tables import Row, Table
 from experiments.loss_barriers import figures
 from symbnn import keys, tree
 from symbnn.types import Samples
 
 UNALIGNED = "not aligned"
 ALIGNED = {"activations": "aligned by activations", "weights": "aligned by weights"}
+FIELDS = ("loss", "error", "loss_barrier", "error_barrier")
 PAPER = (
     "The paper's finding: the interpolations of two trained networks have a high loss, and a low one after "
     "alignment (its Figure 2 gives curves and no numbers)."
@@ -67,10 +68,7 @@ def _judge(config: LossBarriers, problem: Problem, networks: Samples) -> dict[st
         for name, moved in variants.items():
             curves[name].append(weight_space.barriers(problem, first, moved, points=config.num_points))
     return {
-        name: {
-            field: np.stack([np.asarray(getattr(each, field)) for each in found])
-            for field in ("loss", "error", "loss_barrier", "error_barrier")
-        }
+        name: {field: np.stack([np.asarray(getattr(each, field)) for each in found]) for field in FIELDS}
         for name, found in curves.items()
     }
 
@@ -93,44 +91,35 @@ def match_pairs(
 
 def _present(run: Run, config: LossBarriers, problem: Problem, judged: Any) -> Table:
     names = (UNALIGNED, *ALIGNED.values())
-    tables = [
-        _table(config, "Loss barrier, nats", {name: judged[name]["loss_barrier"] for name in names}),
-        _table(
-            config, "Error barrier, points", {name: 100 * judged[name]["error_barrier"] for name in names}
-        ),
-        _table(
-            config,
-            "Loss at the ends, nats",
-            {"mean of both": judged[UNALIGNED]["loss"][..., [0, -1]].mean(-1)},
-        ),
-    ]
-    weights = np.linspace(0.0, 1.0, config.num_points)
+    loss, error, loss_barrier, error_barrier = (
+        {name: judged[name][field] for name in names} for field in FIELDS
+    )
+    tables = {
+        "Loss barrier, nats": loss_barrier,
+        "Error barrier, points": {name: 100 * values for name, values in error_barrier.items()},
+        "Loss at the ends, nats": {"mean of both": loss[UNALIGNED][..., [0, -1]].mean(-1)},
+    }
     drawn = figures.lines_through_training(
-        weights,
-        config.epochs,
-        {name: judged[name]["loss"] for name in names},
-        {name: judged[name]["error"] for name in names},
+        np.linspace(0.0, 1.0, config.num_points), config.epochs, loss, error
     )
     caption = "Test loss and error along the line between two networks: mean and deviation over the pairs"
-    present(
+    return present(
         run,
-        title="Loss barriers",
         introduction=[
             weight_space.describe(problem, config.training),
             f"{config.num_pairs} pairs of networks from different seeds, trained in one program; barrier: "
             f"the most by which the loss (error) at {config.num_points} points on the line exceeds the "
             "straight line between its ends. Mean ± standard deviation over the pairs.",
         ],
-        tables=tables,
-        figures=[(run.figure("barriers", drawn), caption)],
+        tables=[_table(config, title, values) for title, values in tables.items()],
+        figures=[("barriers", drawn, caption)],
         findings=[*(_finding(name, judged) for name in ALIGNED.values()), PAPER],
     )
-    return tables[0]
 
 
 def _table(config: LossBarriers, title: str, values: dict[str, np.ndarray]) -> Table:
-    rows = tuple(Row(name, tuple(Cell.over(row) for row in each), 3) for name, each in values.items())
-    return Table(title, tuple(f"epoch {epoch}" for epoch in config.epochs), rows)
+    rows = [Row.over(name, each, 3) for name, each in values.items()]
+    return Table(title, [f"epoch {epoch}" for epoch in config.epochs], rows)
 
 
 def _finding(name: str, judged: Any) -> str:

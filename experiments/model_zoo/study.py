@@ -5,6 +5,8 @@ same weights. `zoo/` in the run directory is the zoo, `symbnn.io.Zoo` reads it.
 """
 
 import dataclasses
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from experiments.common import methods
 from experiments.common.problem import Problem, joined, load
 from experiments.harness.present import present
 from experiments.harness.rundir import Run, open_run
-from experiments.harness.tables import Row, Table
+from experiments.harness.tables import Table
 from experiments.model_zoo import figures
 from symbnn import io, keys, tree
 from symbnn.types import Samples
@@ -68,65 +70,50 @@ def train_shard(
         problem.target,
         config,
         num_members=num_networks,
-        optimizer_name=config.optimizer,
+        optimizer=config.optimizer,
         momentum=config.momentum,
         objective="mle",
     )
     samples = fit.posterior.samples
-    labels = np.asarray(problem.labels)
-    accuracy = np.concatenate(
-        [
-            (np.asarray(_probabilities(problem, part)).argmax(-1) == labels).mean(-1)
-            for part in _parts(samples, NETWORKS_TOGETHER)
-        ]
+    parts = (
+        tree.take(samples, slice(first, first + NETWORKS_TOGETHER))
+        for first in range(0, num_networks, NETWORKS_TOGETHER)
     )
+    accuracy, _ = _accuracy(problem, parts)
     return samples, {"loss": fit.diagnostics["loss"][:, -1], "accuracy": accuracy}
 
 
-def _parts(samples: Samples, size: int) -> list[Samples]:
-    count = tree.num_samples(samples)
-    return [tree.take(samples, slice(first, first + size)) for first in range(0, count, size)]
+def _accuracy(problem: Problem, parts: Iterable[Samples]) -> tuple[np.ndarray, np.ndarray]:
+    """Accuracy on the test images of every network, and the sum of all predictions."""
+    total, accuracy = np.zeros((len(problem.labels), problem.data.num_classes or 0)), []
+    for samples in parts:
+        probabilities = np.asarray(_predict(problem.model.apply, samples, problem.inputs))
+        accuracy.append((probabilities.argmax(-1) == np.asarray(problem.labels)).mean(-1))
+        total += probabilities.sum(0)
+    return np.concatenate(accuracy), total
 
 
-def _probabilities(problem: Problem, samples: Samples) -> jax.Array:
-    """Of the test images, (networks, images, classes)."""
-    return _predict(problem.model.apply, samples, problem.inputs)
-
-
-def _apply_softmax(apply: Any, samples: Samples, inputs: jax.Array) -> jax.Array:
+@partial(jax.jit, static_argnums=0)
+def _predict(apply: Any, samples: Samples, inputs: jax.Array) -> jax.Array:
     return jax.lax.map(lambda params: jax.nn.softmax(apply(params, inputs)), samples)
-
-
-_predict = jax.jit(_apply_softmax, static_argnums=0)
 
 
 def _judge(problem: Problem, zoo: io.Zoo) -> dict[str, Any]:
     """Metrics as stored, accuracy of the networks as read back, and of all of them together."""
-    labels = np.asarray(problem.labels)
-    total = np.zeros((len(labels), problem.data.num_classes or 0))
-    accuracy = []
-    for samples in zoo.batches(NETWORKS_TOGETHER):
-        probabilities = np.asarray(_probabilities(problem, samples))
-        accuracy.append((probabilities.argmax(-1) == labels).mean(-1))
-        total += probabilities.sum(0)
-    return {
-        **zoo.metrics(),
-        "read": np.concatenate(accuracy),
-        "together": np.asarray((total.argmax(-1) == labels).mean()),
-    }
+    accuracy, total = _accuracy(problem, zoo.batches(NETWORKS_TOGETHER))
+    together = (total.argmax(-1) == np.asarray(problem.labels)).mean()
+    return {**zoo.metrics(), "read": accuracy, "together": np.asarray(together)}
 
 
 def _present(run: Run, config: ModelZoo, problem: Problem, zoo: io.Zoo, judged: Any) -> Table:
     judged = {name: np.asarray(value) for name, value in judged.items()}
     num_weights = tree.num_weights(problem.shapes)
     size = sum(zoo.path(index).stat().st_size for index in zoo.shards())
-    table = _table(judged)
     together = 100 * float(judged["together"])
     drawn = figures.zoo_panels(100 * judged["accuracy"], judged["loss"], mean_predictor=together)
     moved = np.abs(judged["read"] - judged["accuracy"])
-    present(
+    return present(
         run,
-        title="Model zoo",
         introduction=[
             f"{config.num_networks} networks ({config.network}, hidden "
             f"{joined(config.hidden)}, {num_weights} weights) on "
@@ -134,8 +121,8 @@ def _present(run: Run, config: ModelZoo, problem: Problem, zoo: io.Zoo, judged: 
             f"{config.optimizer} with learning rate {config.learning_rate:g} and minibatches of "
             f"{config.batch_size}. {len(zoo.shards())} shards in {config.precision}.",
         ],
-        tables=[table],
-        figures=[(run.figure("zoo", drawn), "Test accuracy and training loss over the networks of the zoo")],
+        tables=[_table(judged)],
+        figures=[("zoo", drawn, "Test accuracy and training loss over the networks of the zoo")],
         findings=[
             f"The zoo takes {size / config.num_networks:.0f} bytes a network, {size / 1e6:.1f} MB in all. "
             f"Storage in {config.precision} changes the accuracy of a network by "
@@ -143,7 +130,6 @@ def _present(run: Run, config: ModelZoo, problem: Problem, zoo: io.Zoo, judged: 
             f"predictions is right on {together:.1f} % of {len(problem.labels)} test images.",
         ],
     )
-    return table
 
 
 def _table(judged: dict[str, np.ndarray]) -> Table:
@@ -152,8 +138,4 @@ def _table(judged: dict[str, np.ndarray]) -> Table:
         "test accuracy as read back, %": (100 * judged["read"], 1),
         "training loss of the last epoch, nats": (judged["loss"], 3),
     }
-    rows = tuple(
-        Row.of(name, (np.mean(each), np.median(each), np.min(each), np.max(each)), decimals)
-        for name, (each, decimals) in values.items()
-    )
-    return Table("Networks of the zoo", ("mean", "median", "least", "most"), rows)
+    return Table.summary("Networks of the zoo", values, "mean", "median", "least", "most")

@@ -59,33 +59,29 @@ def prediction_panels(results: Results) -> Figure:
             panel = panels[row * len(names) + column]
             _draw_predictions(panel, results, version, name)
             panel.set(xlabel=f"MMD², {version}, 10⁻²", ylabel=label)
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, frameon=False, loc="outside right center", fontsize=8)
+    legend = panels[0].get_legend_handles_labels()
+    figure.legend(*legend, frameon=False, loc="outside right center", fontsize=8)
     return figure
 
 
 def _draw_predictions(panel: Axes, results: Results, version: str, name: str) -> None:
     """Hollow for one mode, filled for many."""
+    looks: dict[str, tuple[str, str, str]] = {}
     for method, colour in zip(results.methods(), PALETTE, strict=False):
-        for kind, face in ((ONE, "white"), (MANY, colour)):
-            _draw_point(panel, results, f"{method}_{kind}", version, name, colour, face, "o")
-    for entry, marker in ((ENSEMBLE, "*"), (CHAINS, "s")):
-        if entry in results.discrepancies[NETWORKS]:
-            _draw_point(panel, results, entry, version, name, "black", "black", marker)
-
-
-def _draw_point(
-    panel: Axes, results: Results, entry: str, version: str, name: str, colour: str, face: str, marker: str
-) -> None:
-    gap, score = results.discrepancy(NETWORKS, entry, version), results.score(entry, name)
-    panel.errorbar(
-        [gap.value],
-        [score.value],
-        yerr=[[max(score.value - score.low, 0.0)], [max(score.high - score.value, 0.0)]],
-        fmt=marker,
-        color=colour,
-        markerfacecolor=face,
-        markersize=8 if marker == "*" else 6,
-        linewidth=0.8,
-        label=results.label(entry),
-    )
+        looks |= {f"{method}_{ONE}": (colour, "white", "o"), f"{method}_{MANY}": (colour, colour, "o")}
+    looks |= {ENSEMBLE: ("black", "black", "*"), CHAINS: ("black", "black", "s")}
+    for entry, (colour, face, marker) in looks.items():
+        if entry not in results.discrepancies[NETWORKS]:
+            continue
+        gap, score = results.discrepancy(NETWORKS, entry, version), results.score(entry, name)
+        panel.errorbar(
+            [gap.value],
+            [score.value],
+            yerr=[[max(score.value - score.low, 0.0)], [max(score.high - score.value, 0.0)]],
+            fmt=marker,
+            color=colour,
+            markerfacecolor=face,
+            markersize=8 if marker == "*" else 6,
+            linewidth=0.8,
+            label=results.label(entry),
+        )

@@ -1,6 +1,6 @@
 """What the numbers of the study of posterior quality say, in sentences made from them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from scipy import stats
 
@@ -60,39 +60,37 @@ def gain_finding(results: Results, name: str, *, sign: float) -> str:
     return f"{start}many modes beat one for {', '.join(better) or 'no method'}{rest}."
 
 
+def _by_version(words: Callable[[str], str]) -> str:
+    return "; ".join(f"{version}: {words(version)}" for version in VERSIONS)
+
+
 def _nearer_finding(results: Results, reference: str) -> str:
     """Where many modes are nearer to the reference than one, by version."""
-    parts = []
-    for version in VERSIONS:
-        one, many = (
-            [results.discrepancy(reference, f"{method}_{kind}", version) for method in results.methods()]
-            for kind in (ONE, MANY)
-        )
-        far = [
-            NAMES[method]
-            for method, a, b in zip(results.methods(), one, many, strict=True)
-            if b.value >= a.value
-        ]
-        parts.append(f"{version}: {'all' if not far else 'all but ' + ', '.join(far)}")
+
+    def words(version: str) -> str:
+        def gap(method: str, kind: str) -> float:
+            return results.discrepancy(reference, f"{method}_{kind}", version).value
+
+        far = [NAMES[method] for method in results.methods() if gap(method, MANY) >= gap(method, ONE)]
+        return f"all but {', '.join(far)}" if far else "all"
+
     return (
         f"Methods whose many modes are nearer to the {NAMES[reference]} than one mode, by MMD², of "
-        f"{len(results.methods())}: {'; '.join(parts)}."
+        f"{len(results.methods())}: {_by_version(words)}."
     )
 
 
 def _equal_finding(results: Results, reference: str) -> str:
     """Which sets are not told from the reference, by version."""
-    parts = []
-    for version in VERSIONS:
-        equal = [
-            results.label(entry)
-            for entry in results.compared(reference)
-            if results.discrepancy(reference, entry, version).holds_zero
-        ]
-        parts.append(f"{version}: {' and '.join(equal) or 'none'}")
+
+    def words(version: str) -> str:
+        entries = results.compared(reference)
+        equal = [each for each in entries if results.discrepancy(reference, each, version).holds_zero]
+        return " and ".join(map(results.label, equal)) or "none"
+
     return (
         f"Sets that cannot be told from the {NAMES[reference]}, as the interval of their MMD² holds zero: "
-        f"{'; '.join(parts)}."
+        f"{_by_version(words)}."
     )
 
 
@@ -102,16 +100,15 @@ def _correlations(results: Results) -> Iterator[str]:
     if len(entries) < 5:
         return
     scores = {"accuracy": "accuracy"} | {f"{source}_auroc": f"AUROC ({source})" for source in results.outside}
-    parts = []
-    for version in VERSIONS:
+
+    def words(version: str) -> str:
         gaps = [results.discrepancy(NETWORKS, entry, version).value for entry in entries]
-        words = [
+        return ", ".join(
             f"{label} {stats.spearmanr(gaps, [results.score(e, name).value for e in entries]).statistic:+.2f}"
             for name, label in scores.items()
-        ]
-        parts.append(f"{version}: {', '.join(words)}")
+        )
+
     yield (
         f"Rank correlation of MMD² with predictions over {len(entries)} sets (methods with one mode and with "
-        "many): "
-        f"{'; '.join(parts)}."
+        f"many): {_by_version(words)}."
     )

@@ -52,7 +52,7 @@ def train(problem: Problem, run: Run) -> dict[str, Samples]:
         problem.target,
         settings,
         num_members=2 * num + 1,
-        optimizer_name=settings.optimizer,
+        optimizer=settings.optimizer,
         schedule="cosine",
         members_per_block=settings.members_per_block,
         checkpoint=run.training("trained"),

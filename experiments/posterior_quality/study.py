@@ -15,8 +15,8 @@ from typing import Any
 import jax
 
 from configs.posterior_quality import METHODS, PosteriorQuality
+from experiments.common.columns import sampler_table
 from experiments.common.problem import Problem
-from experiments.common.sampler_table import sampler_table
 from experiments.harness.present import present
 from experiments.harness.rundir import Run, open_run
 from experiments.harness.tables import Table
@@ -79,26 +79,24 @@ def _one_repetition(samples: Samples) -> Samples:
 def _present(run: Run, problem: Problem, found: Any, discrepancies: Any, sampler: list[Table]) -> Table:
     config = problem.config
     results = Results(found, discrepancies, config.num_modes, scores.layer_names(problem), config.outside)
-    written = tables.all_tables(results)
-    drawn = [
-        (
-            run.figure("discrepancy", figures.discrepancy_panels(results)),
-            "MMD² before and after symmetries are removed, with 95 % intervals",
-        ),
-        (
-            run.figure("predictions", figures.prediction_panels(results)),
-            "Accuracy and detection out of distribution against MMD²",
-        ),
-    ]
-    present(
+    return present(
         run,
-        title="Posterior quality",
         introduction=_introduction(problem),
-        tables=[*written, *sampler],
-        figures=drawn,
+        tables=[*tables.all_tables(results), *sampler],
+        figures=[
+            (
+                "discrepancy",
+                figures.discrepancy_panels(results),
+                "MMD² before and after symmetries are removed, with 95 % intervals",
+            ),
+            (
+                "predictions",
+                figures.prediction_panels(results),
+                "Accuracy and detection out of distribution against MMD²",
+            ),
+        ],
         findings=findings.findings(results),
     )
-    return written[0]
 
 
 def _introduction(problem: Problem) -> list[str]:

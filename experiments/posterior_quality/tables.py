@@ -1,5 +1,7 @@
 """Tables of the study of posterior quality."""
 
+from typing import Any
+
 import numpy as np
 
 from experiments.harness.tables import Cell, Row, Table
@@ -19,78 +21,66 @@ def all_tables(results: Results) -> list[Table]:
 
 
 def _quality_table(results: Results) -> Table:
-    rows = []
-    for entry in results.entries():
+    def cells(entry: str) -> list[Cell]:
         known = entry in results.discrepancies[NETWORKS]
-        gaps = [
-            results.discrepancy(NETWORKS, entry, version).cell if known else Cell(None)
-            for version in VERSIONS
-        ]
-        rows.append(
-            Row(results.label(entry), (*gaps, *(results.score(entry, name).cell for name in INSIDE)), 2)
-        )
+        gaps = [results.discrepancy(NETWORKS, entry, each).cell if known else Cell(None) for each in VERSIONS]
+        return [*gaps, *(results.score(entry, name).cell for name in INSIDE)]
+
     return Table(
         "Posterior quality: MMD² to the reference networks in 10⁻², and predictions on test images; ± half "
         "the width of the 95 % bootstrap interval",
-        (*(f"MMD², {version}" for version in VERSIONS), *(HEADS[name] for name in INSIDE)),
-        tuple(rows),
+        [*(f"MMD², {version}" for version in VERSIONS), *(HEADS[name] for name in INSIDE)],
+        [Row(results.label(entry), cells(entry), 2) for entry in results.entries()],
     )
 
 
 def _outside_table(results: Results) -> Table:
-    pairs = [(source, name) for source in results.outside for name in OUTSIDE]
-    rows = tuple(
-        Row(
-            results.label(entry),
-            tuple(results.score(entry, f"{source}_{name}").cell for source, name in pairs),
-            1,
-        )
-        for entry in results.entries()
-    )
+    names = {f"{source}_{name}": f"{source}: {HEADS[name]}" for source in results.outside for name in OUTSIDE}
     return Table(
         "Out of distribution, by the largest probability; ± half the width of the 95 % bootstrap interval",
-        tuple(f"{source}: {HEADS[name]}" for source, name in pairs),
-        rows,
+        list(names.values()),
+        [
+            Row(results.label(entry), [results.score(entry, name).cell for name in names], 1)
+            for entry in results.entries()
+        ],
     )
 
 
 def _gain_table(results: Results) -> Table:
     names = ("accuracy", "brier", "nll", "ece")
-    rows = tuple(
+    rows = [
         Row.of(NAMES[method], (end for name in names for end in results.gain(method, name)), 2)
         for method in results.methods()
-    )
-    heads = tuple(f"{HEADS[name]}{end}" for name in names for end in ("", ", low", ", high"))
+    ]
+    heads = [f"{HEADS[name]}{end}" for name in names for end in ("", ", low", ", high")]
     return Table("Many modes minus one mode, with 95 % intervals over resampled test images", heads, rows)
 
 
 def _discrepancy_table(results: Results, reference: str) -> Table:
-    rows = []
-    for entry in results.compared(reference):
-        numbers = [
-            number
-            for version in VERSIONS
-            for number in (
-                *results.discrepancy(reference, entry, version),
-                results.p_value(reference, entry, version),
-            )
-        ]
-        rows.append(Row.of(results.label(entry), numbers, 3))
-    heads = tuple(
+    def numbers(entry: str, version: str) -> list[float]:
+        place = reference, entry, version
+        return [*results.discrepancy(*place), results.p_value(*place)]
+
+    rows = [
+        Row.of(results.label(entry), (number for each in VERSIONS for number in numbers(entry, each)), 3)
+        for entry in results.compared(reference)
+    ]
+    heads = [
         f"{version}{end}" for version in VERSIONS for end in ("", ", low", ", high", ", p of equal laws")
-    )
-    return Table(f"MMD² to the {NAMES[reference]}, 10⁻², with 95 % bootstrap intervals", heads, tuple(rows))
+    ]
+    return Table(f"MMD² to the {NAMES[reference]}, 10⁻², with 95 % bootstrap intervals", heads, rows)
 
 
 def _layer_table(results: Results, reference: str) -> Table:
-    rows = []
-    for entry in results.compared(reference):
-        found = results.discrepancies[reference][entry]
-        cells = []
-        for version in VERSIONS:
-            values = np.asarray(found[version]["layers"], float).mean(axis=0)
-            widths = np.ptp(np.asarray(found[version]["layer_intervals"], float).mean(axis=0), axis=-1)
-            cells += [Cell(float(v), float(0.5 * w)) for v, w in zip(values, widths, strict=True)]
-        rows.append(Row(results.label(entry), tuple(cells), 2))
-    heads = tuple(f"{layer}, {version}" for version in VERSIONS for layer in results.layers)
-    return Table(f"MMD² to the {NAMES[reference]} by layer, 10⁻²", heads, tuple(rows))
+    def cells(found: Any) -> list[Cell]:
+        values = np.asarray(found["layers"], float).mean(axis=0)
+        widths = np.ptp(np.asarray(found["layer_intervals"], float).mean(axis=0), axis=-1)
+        return [Cell(float(v), float(0.5 * w)) for v, w in zip(values, widths, strict=True)]
+
+    entries = results.discrepancies[reference]
+    rows = [
+        Row(results.label(entry), [cell for each in VERSIONS for cell in cells(entries[entry][each])], 2)
+        for entry in results.compared(reference)
+    ]
+    heads = [f"{layer}, {version}" for version in VERSIONS for layer in results.layers]
+    return Table(f"MMD² to the {NAMES[reference]} by layer, 10⁻²", heads, rows)

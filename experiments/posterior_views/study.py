@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from configs.posterior_views import PosteriorViews
-from experiments.common import methods
+from experiments.common import columns, methods
 from experiments.common.problem import Problem, perceptron
 from experiments.harness.present import present
 from experiments.harness.rundir import Run, open_run
@@ -103,7 +103,7 @@ def _present(run: Run, problem: Problem, config: PosteriorViews, states: Any, su
         f"{name}\n{100 * share:.0f} % of the variance": found for name, (found, share) in projected.items()
     }
     pairs = {name: weights[name][:, pair] for name in STATES}
-    present(
+    return present(
         run,
         title="A posterior in pictures",
         introduction=[
@@ -114,21 +114,23 @@ def _present(run: Run, problem: Problem, config: PosteriorViews, states: Any, su
         tables=[table],
         figures=[
             (
-                run.figure("projections", figures.clouds(places, ("first direction", "second direction"))),
+                "projections",
+                figures.clouds(places, ("first direction", "second direction")),
                 "Networks in the two principal directions of each state",
             ),
             (
-                run.figure("pairs", figures.clouds(pairs, [names[index] for index in pair])),
+                "pairs",
+                figures.clouds(pairs, [names[index] for index in pair]),
                 "Two weights of every network, the clearest ones after alignment",
             ),
             (
-                run.figure("surfaces", figures.surfaces(ticks, {name: surfaces[name] for name in STATES})),
+                "surfaces",
+                figures.surfaces(ticks, {name: surfaces[name] for name in STATES}),
                 "Training loss on the plane through the same three networks",
             ),
         ],
         findings=[_finding(table)],
     )
-    return table
 
 
 def _weight_names(params: Params) -> list[str]:
@@ -140,9 +142,7 @@ def _weight_names(params: Params) -> list[str]:
 
 
 def _table(problem: Problem, states: Any, weights: Any, projected: Any) -> Table:
-    def accuracy(params: Params) -> float:
-        return float(jnp.mean(jnp.argmax(problem.model.apply(params, problem.inputs), -1) == problem.labels))
-
+    accuracy = partial(columns.accuracy, problem)
     means = [jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), states[name]) for name in STATES]
     of_three = [jax.tree.map(lambda leaf: jnp.mean(leaf[:3], axis=0), states[name]) for name in STATES]
     rows = (

@@ -20,15 +20,7 @@ from configs.pruning import Pruning
 from experiments.common import methods, weight_ranking
 from experiments.common.figures import pruning_panels
 from experiments.common.problem import Problem, perceptron
-from experiments.common.weight_ranking import (
-    ALIGNED,
-    LEVELS,
-    MAGNITUDE,
-    RANDOM,
-    RAW,
-    SIGNAL_TO_NOISE,
-    Labelled,
-)
+from experiments.common.weight_ranking import ALIGNED, LEVELS, MAGNITUDE, RANDOM, RAW, SIGNAL_TO_NOISE
 from experiments.harness.present import present
 from experiments.harness.rundir import Run, open_run
 from experiments.harness.tables import Row, Table
@@ -107,12 +99,12 @@ def _prune(
     chosen = np.linspace(0, count - 1, min(config.num_networks, count)).round().astype(int)
     mean = tree.stack([posterior.mean])
     # On the host: elementwise work is not worth a compilation for every shape.
-    kinds: tuple[Labelled, ...] = jax.device_get(
+    kinds: tuple[weight_ranking.Labelled, ...] = jax.device_get(
         (
             # The mean of aligned samples has no other labels than theirs.
-            Labelled(mean, mean),
-            Labelled(tree.take(relabelled["hmc"], chosen), tree.take(hmc, chosen)),
-            Labelled(relabelled["ensemble"], ensemble),
+            weight_ranking.Labelled(mean, mean),
+            weight_ranking.Labelled(tree.take(relabelled["hmc"], chosen), tree.take(hmc, chosen)),
+            weight_ranking.Labelled(relabelled["ensemble"], ensemble),
         )
     )
     stds = {
@@ -131,21 +123,17 @@ def _prune(
 
 
 def _present(run: Run, problem: Problem, curves: Any) -> Table:
-    tables = [_table(labels, name, curves[labels][name]) for labels in (FIRST, MEAN) for name in NETWORKS]
-    drawn = pruning_panels(
-        LEVELS,
-        {
-            f"{name}, aligned to {labels}": {ranking: curves[labels][name][ranking] for ranking in RANKINGS}
-            for labels in (FIRST, MEAN)
-            for name in NETWORKS
-        },
-        columns=len(NETWORKS),
-    )
+    # By kind of network and labels, rankings in their order.
+    named = {
+        f"{name}, aligned to {labels}": {ranking: curves[labels][name][ranking] for ranking in RANKINGS}
+        for labels in (FIRST, MEAN)
+        for name in NETWORKS
+    }
+    drawn = pruning_panels(LEVELS, named, columns=len(NETWORKS))
     config = problem.config
     one, many = curves[FIRST][NETWORKS[0]][RANDOM], curves[FIRST][NETWORKS[1]][ALIGNED]
-    present(
+    return present(
         run,
-        title="Pruning",
         introduction=[
             f"{config.data.name}: {problem.target.num_data} training and {len(problem.labels)} test "
             f"images; network {problem.sizes}. "
@@ -158,29 +146,24 @@ def _present(run: Run, problem: Problem, curves: Any) -> Table:
             f"and, for the mean network, over {len(one)} random rankings. Raw σ ranks HMC samples and "
             "members in the labels they came with.",
         ],
-        tables=tables,
-        figures=[(run.figure("pruning", drawn), "Accuracy against the share of weights kept")],
-        findings=[
-            *(_finding(labels, name, curves[labels][name]) for labels in (FIRST, MEAN) for name in NETWORKS),
-            PAPER,
-        ],
+        tables=[_table(name, each) for name, each in named.items()],
+        figures=[("pruning", drawn, "Accuracy against the share of weights kept")],
+        findings=[*(_finding(name, each) for name, each in named.items()), PAPER],
     )
-    return tables[0]
 
 
-def _table(labels: str, name: str, curves: dict[str, np.ndarray]) -> Table:
-    rows = tuple(Row.of(ranking, curves[ranking].mean(0), 3) for ranking in RANKINGS)
-    title = f"Accuracy by share of weights kept: {name}, aligned to {labels}"
-    return Table(title, tuple(f"{100 * kept:g} %" for kept in LEVELS), rows)
+def _table(name: str, curves: dict[str, np.ndarray]) -> Table:
+    rows = [Row.of(ranking, curves[ranking].mean(0), 3) for ranking in RANKINGS]
+    return Table(f"Accuracy by share of weights kept: {name}", [f"{100 * kept:g} %" for kept in LEVELS], rows)
 
 
-def _finding(labels: str, name: str, curves: dict[str, np.ndarray]) -> str:
+def _finding(name: str, curves: dict[str, np.ndarray]) -> str:
     """Where aligned σ is above raw σ, where above chance, and where magnitude is above aligned σ."""
     mean = {ranking: curves[ranking].mean(0)[COMPARED] for ranking in RANKINGS}
     above_raw, above_chance = ((mean[ALIGNED] > mean[other]).sum() for other in (RAW, "random"))
     stronger = (mean[MAGNITUDE] > mean[ALIGNED]).sum()
     return (
-        f"{name[0].upper()}{name[1:]}, aligned to {labels}: of the {COMPARED.sum()} levels from 90 to 10 %, "
+        f"{name[0].upper()}{name[1:]}: of the {COMPARED.sum()} levels from 90 to 10 %, "
         f"ranking by aligned σ keeps more accuracy than raw σ at {above_raw} and more than chance at "
         f"{above_chance}; ranking by magnitude keeps more than aligned σ at {stronger}."
     )

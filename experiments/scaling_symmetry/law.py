@@ -66,18 +66,8 @@ def sweep(
     momentum = law.momentum if optimizer in ("momentum", "nesterov") else 0.0
     member_keys = jax.vmap(lambda index: jax.random.fold_in(key, index))(networks.ravel())
     starts = jax.jit(jax.vmap(model.init))(member_keys)
-    ends = _train(
-        model.apply,
-        optimizer,
-        momentum,
-        batch_size,
-        law.num_steps,
-        (1.0 - momentum) * rates.ravel(),
-        decays.ravel(),
-        member_keys,
-        starts,
-        batch,
-    )
+    members = ((1.0 - momentum) * rates.ravel(), decays.ravel(), member_keys, starts)
+    ends = _train(model.apply, optimizer, momentum, batch_size, law.num_steps, members, batch)
     left = share_left(imbalance(model.spec, starts), imbalance(model.spec, ends))
     return left.reshape(rates.shape)
 
@@ -89,13 +79,10 @@ def _train(
     momentum: float,
     batch_size: int,
     num_steps: int,
-    rates: jax.Array,
-    decays: jax.Array,
-    member_keys: Key,
-    starts: Samples,
+    members: tuple[jax.Array, jax.Array, Key, Samples],
     batch: density.Batch,
 ) -> Samples:
-    """Every network with its own learning rate and weight decay; these are traced, so one program does."""
+    """Members have a learning rate, weight decay, key and start each; all are traced, so one program does."""
     log_prob = density.categorical().log_prob
     num_images = batch.inputs.shape[0]
 
@@ -118,12 +105,11 @@ def _train(
         (end, _), _ = jax.lax.scan(step, (start, optimizer.init(start)), jnp.arange(num_steps))
         return end
 
-    everyone = (rates, decays, member_keys, starts)
-    program = jax.make_jaxpr(apply)(jax.tree.map(lambda leaf: leaf[0], starts), batch.inputs)
+    program = jax.make_jaxpr(apply)(jax.tree.map(lambda leaf: leaf[0], members[-1]), batch.inputs)
     if jax.default_backend() == "cpu" and has_convolution(program.jaxpr):
         # Side by side they are grouped convolutions, which CPUs are slow at.
-        return jax.lax.map(lambda member: one(*member), everyone)
-    return jax.vmap(one)(*everyone)
+        return jax.lax.map(lambda member: one(*member), members)
+    return jax.vmap(one)(*members)
 
 
 def orbit(

@@ -7,6 +7,7 @@ normalisation shrink for nothing. Laurent, Aldea, Franchi (2024), with the sweep
 decays that its reviewers asked for.
 """
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +20,8 @@ from experiments.common import methods
 from experiments.common.problem import Problem, joined, load
 from experiments.harness.present import present
 from experiments.harness.rundir import Run, open_run
-from experiments.harness.tables import Cell, Row, Table
-from experiments.scaling_symmetry import figures
-from experiments.scaling_symmetry.law import (
-    imbalance,
-    left_by_law,
-    normalised_network,
-    orbit,
-    share_left,
-    sweep,
-)
+from experiments.harness.tables import Row, Table
+from experiments.scaling_symmetry import figures, law
 from symbnn import density, keys, symmetry, tree
 from symbnn.types import Params, Samples
 
@@ -45,9 +38,9 @@ def run(config: ScalingSymmetry, rundir: Path | str) -> Table:
         problem = load(config, config.network, hidden=config.hidden)
         networks = opened.stage("networks", lambda: _train(config, problem))
         masses = opened.stage("masses", lambda: _masses(problem, networks))
-        law = opened.stage("law", lambda: _law(config, problem))
+        decays = opened.stage("law", lambda: _law(config, problem))
         orbits = opened.stage("orbits", lambda: _orbits(problem, networks["ends"]))
-        return _present(opened, config, problem, masses, law, orbits)
+        return _present(opened, config, problem, masses, decays, orbits)
 
 
 def _train(config: ScalingSymmetry, problem: Problem) -> dict[str, Samples]:
@@ -62,7 +55,7 @@ def _train(config: ScalingSymmetry, problem: Problem) -> dict[str, Samples]:
         density.target(problem.model, train, prior=density.gaussian_prior(float(scale))),
         settings,
         num_members=settings.num_networks,
-        optimizer_name=settings.optimizer,
+        optimizer=settings.optimizer,
         momentum=settings.momentum,
         initial=starts,
     )
@@ -88,27 +81,26 @@ def _masses(problem: Problem, networks: dict[str, Samples]) -> dict[str, jax.Arr
             samples,
         )
     )(networks["ends"])
-    before, after = (imbalance(spec, networks[name]) for name in ("starts", "ends"))
+    before, after = (law.imbalance(spec, networks[name]) for name in ("starts", "ends"))
     return {
         **jax.jit(jax.vmap(least))(networks["ends"]),
         "accuracy": accuracy,
-        "left": share_left(before, after),
+        "left": law.share_left(before, after),
     }
 
 
 def _law(config: ScalingSymmetry, problem: Problem) -> dict[str, jax.Array]:
     """Share of the imbalance left, arrays (learning rate, weight decay, network), by way of training."""
-    law, train = config.law, problem.data.train
-    batch = density.Batch(
-        jnp.asarray(train.inputs[: law.num_images]), jnp.asarray(train.targets[: law.num_images])
-    )
+    settings = config.law
+    batch = density.Batch(*(jnp.asarray(part[: settings.num_images]) for part in problem.data.train))
     key, num_images = keys.named(problem.key, "law"), len(batch.targets)
     regimes = {"full batch": num_images}
-    if law.batch_size < num_images:
-        regimes["minibatches"] = law.batch_size
+    if settings.batch_size < num_images:
+        regimes["minibatches"] = settings.batch_size
+    sweep = partial(law.sweep, key, problem.model, batch, settings)
     return {
-        f"{optimizer}, {words}": sweep(key, problem.model, batch, law, optimizer=optimizer, batch_size=size)
-        for optimizer in law.optimizers
+        f"{optimizer}, {words}": sweep(optimizer=optimizer, batch_size=size)
+        for optimizer in settings.optimizers
         for words, size in regimes.items()
     }
 
@@ -116,24 +108,23 @@ def _law(config: ScalingSymmetry, problem: Problem) -> dict[str, jax.Array]:
 def _orbits(problem: Problem, ends: Samples) -> dict[str, Any]:
     """Mass along an orbit that scales all units alike, in a net with and one without a minimum."""
     inputs = problem.inputs
-    apply, params, spec = normalised_network(
+    apply, params, spec = law.normalised_network(
         keys.named(problem.key, "normalised"), inputs, hidden=16, num_outputs=10
     )
     scales = jnp.geomspace(1 / 16, 16, 41)
     return {
-        PLAIN: orbit(problem.model.apply, problem.model.spec, tree.take(ends, 0), scales, inputs),
+        PLAIN: law.orbit(problem.model.apply, problem.model.spec, tree.take(ends, 0), scales, inputs),
         # Its first scale is that of the weights in front of the normalisation.
-        NORMALISED: orbit(apply, spec, params, scales, inputs),
+        NORMALISED: law.orbit(apply, spec, params, scales, inputs),
         "scales": scales,
     }
 
 
 def _present(
-    run: Run, config: ScalingSymmetry, problem: Problem, masses: Any, law: Any, orbits: Any
+    run: Run, config: ScalingSymmetry, problem: Problem, masses: Any, decays: Any, orbits: Any
 ) -> Table:
     masses = {name: np.asarray(value, float) for name, value in masses.items()}
-    left = {name: (_predicted(config), np.asarray(values, float)) for name, values in law.items()}
-    tables = [_mass_table(config, problem, masses), _law_table(left), _orbit_table(orbits)]
+    left = {name: (_predicted(config), np.asarray(values, float)) for name, values in decays.items()}
     drawn = figures.scaling_panels(
         masses["mass"],
         masses["minimum"],
@@ -145,9 +136,8 @@ def _present(
     caption = (
         "Least mass and mass, excess, decay of the imbalance by the law and as measured, mass on an orbit"
     )
-    present(
+    return present(
         run,
-        title="Scaling symmetry",
         introduction=[
             f"{settings.num_networks} networks ({config.network}, hidden "
             f"{joined(config.hidden)}, {tree.num_weights(problem.shapes)} weights) on "
@@ -157,25 +147,24 @@ def _present(
             "all weights and biases. Imbalance of a unit: squared incoming minus squared outgoing weights; "
             "the share left is the slope of the imbalances after training on those before.",
         ],
-        tables=tables,
-        figures=[(run.figure("scaling", drawn), caption)],
+        tables=[_mass_table(config, problem, masses), _law_table(left), _orbit_table(orbits)],
+        figures=[("scaling", drawn, caption)],
         findings=[*_findings(masses, left, orbits), PAPER],
     )
-    return tables[0]
 
 
 def _predicted(config: ScalingSymmetry) -> np.ndarray:
     """Share left by the law, (learning rate, weight decay, 1); the rates are already η/(1 − momentum)."""
-    law = config.law
-    rates, decays = np.array(law.learning_rates)[:, None, None], np.array(law.weight_decays)[None, :, None]
-    return np.asarray(left_by_law(decays, rates, law.num_steps))
+    settings = config.law
+    rates, decays = np.array(settings.learning_rates)[:, None], np.array(settings.weight_decays)
+    return np.asarray(law.left_by_law(decays, rates, settings.num_steps))[..., None]
 
 
 def _mass_table(config: ScalingSymmetry, problem: Problem, masses: dict[str, np.ndarray]) -> Table:
     settings, over = config.networks, masses["mass"] - masses["minimum"]
     steps = settings.num_epochs * (problem.target.num_data // settings.batch_size)
     momentum = settings.momentum if settings.optimizer in ("momentum", "nesterov") else 0.0
-    expected = left_by_law(settings.weight_decay, settings.learning_rate, steps, momentum)
+    expected = law.left_by_law(settings.weight_decay, settings.learning_rate, steps, momentum)
     values = {
         "mass at convergence": (masses["mass"], 2),
         "least mass over rescalings": (masses["minimum"], 2),
@@ -187,38 +176,25 @@ def _mass_table(config: ScalingSymmetry, problem: Problem, masses: dict[str, np.
         "dead units": (masses["dead"], 2),
         "largest |in − out| / (in + out) at the minimum, 10⁻⁹": (1e9 * masses["residual"], 3),
     }
-    rows = tuple(
-        Row.of(name, (np.mean(each), np.min(each), np.max(each)), decimals)
-        for name, (each, decimals) in values.items()
-    )
-    return Table("Networks trained with weight decay", ("mean", "least", "most"), rows)
+    return Table.summary("Networks trained with weight decay", values, "mean", "least", "most")
 
 
 def _law_table(left: dict[str, tuple[np.ndarray, np.ndarray]]) -> Table:
-    rows = tuple(
-        Row(
-            name,
-            (
-                Cell(100 * _worst_share(predicted, measured)),
-                Cell(100 * worst if (worst := _worst_exponent(predicted, measured)) is not None else None),
-            ),
-            1,
-        )
-        for name, (predicted, measured) in left.items()
-    )
+    rows = [Row.of(name, (_worst_share(*pair), _worst_exponent(*pair)), 1) for name, pair in left.items()]
     columns = ("worst error of the share left, %", "worst error of the exponent, %")
     return Table("Decay of the imbalance against exp(−2 μ Σ η / (1 − momentum))", columns, rows)
 
 
 def _worst_share(predicted: np.ndarray, measured: np.ndarray) -> float:
-    return float(np.max(np.abs(measured / predicted - 1)))
+    """In percent, as the next."""
+    return 100 * float(np.max(np.abs(measured / predicted - 1)))
 
 
 def _worst_exponent(predicted: np.ndarray, measured: np.ndarray) -> float | None:
     """None where an imbalance changed its sign: no exponent does that."""
     if np.any(measured <= 0):
         return None
-    return float(np.max(np.abs(np.log(measured) / np.log(predicted) - 1)))
+    return 100 * float(np.max(np.abs(np.log(measured) / np.log(predicted) - 1)))
 
 
 def _orbit_table(orbits: Any) -> Table:
@@ -253,14 +229,14 @@ def law_findings(left: dict[str, tuple[np.ndarray, np.ndarray]]) -> list[str]:
         rest = (
             "and some imbalances changed their sign, which no exponent gives"
             if exponent is None
-            else f"and its exponent by at most {100 * exponent:.1f} %"
+            else f"and its exponent by at most {exponent:.1f} %"
         )
         adam = " Adam's steps are not along the gradient, so the law does not apply." * name.startswith(
             "adam"
         )
         said.append(
             f"With {name.replace(', full batch', '')} on full batches, the share of the imbalance left "
-            f"differs from the law by at most {100 * _worst_share(*pair):.1f} %, {rest}.{adam}"
+            f"differs from the law by at most {_worst_share(*pair):.1f} %, {rest}.{adam}"
         )
     return said
 

@@ -58,7 +58,7 @@ def _train(config: ToyPosterior, model: models.Model, points: data.Split) -> dic
         density.target(model, points, likelihood=density.bernoulli()),
         config,
         num_members=config.num_networks,
-        optimizer_name="sgd",
+        optimizer="sgd",
         objective="mle",
         members_per_block=config.members_per_block,
     )
@@ -100,11 +100,9 @@ def sort_by_outgoing(spec: symmetry.SymmetrySpec, params: Params) -> Params:
 
 def _present(run: Run, config: ToyPosterior, num_kept: int, moved: Any) -> Table:
     weights = {name: np.asarray(moved[name]["weights"]) for name in (TRAINED, RESCALED, SORTED)}
-    table = _table(weights, moved)
     drawn = figures.last_layer_panels(weights, min_count=config.min_count)
-    present(
+    return present(
         run,
-        title="Toy posterior",
         introduction=[
             f"{config.num_networks} networks 2-2-1 with ReLU and biases, {config.num_epochs} epochs of "
             f"gradient descent with learning rate {config.learning_rate:g} and minibatches of "
@@ -112,16 +110,16 @@ def _present(run: Run, config: ToyPosterior, num_kept: int, moved: Any) -> Table
             f"of at most {config.max_loss:g} and are kept. Scaling is removed by incoming weights of length "
             f"{config.incoming_norm:g}, permutation by the order of the outgoing weights."
         ],
-        tables=[table],
-        figures=[(run.figure("last_layer", drawn), "The two weights of the last layer over the networks")],
+        tables=[_table(weights, moved)],
+        figures=[("last_layer", drawn, "The two weights of the last layer over the networks")],
         findings=[finding(weights), PAPER],
     )
-    return table
 
 
-def _variation(values: np.ndarray) -> float:
-    """Standard deviation over mean."""
-    return float(values.std() / values.mean())
+def _variations(pair: np.ndarray) -> tuple[float, float]:
+    """Standard deviation over mean of √(w₁² + w₂²), constant on a ring, and of |w₁| + |w₂|, on a diamond."""
+    ring, diamond = np.sqrt(np.sum(pair**2, axis=-1)), np.sum(np.abs(pair), axis=-1)
+    return float(ring.std() / ring.mean()), float(diamond.std() / diamond.mean())
 
 
 def _half(pair: np.ndarray) -> float:
@@ -130,21 +128,14 @@ def _half(pair: np.ndarray) -> float:
 
 def _table(weights: dict[str, np.ndarray], moved: Any) -> Table:
     pairs = list(weights.values())
+    ring, diamond = zip(*map(_variations, pairs), strict=True)
     rows = (
-        Row.of("spread of √(w₁² + w₂²), share of its mean", (_variation(_ring(pair)) for pair in pairs), 3),
-        Row.of("spread of |w₁| + |w₂|, share of its mean", (_variation(_diamond(pair)) for pair in pairs), 3),
+        Row.of("spread of √(w₁² + w₂²), share of its mean", ring, 3),
+        Row.of("spread of |w₁| + |w₂|, share of its mean", diamond, 3),
         Row.of("networks with w₁ ≤ w₂, %", (100 * _half(pair) for pair in pairs), 1),
         Row.of("largest change of a logit, 10⁻⁶", (1e6 * float(moved[name]["change"]) for name in weights)),
     )
     return Table("The two weights of the last layer in three gauges", tuple(weights), rows)
-
-
-def _ring(pair: np.ndarray) -> np.ndarray:
-    return np.sqrt(np.sum(pair**2, axis=-1))
-
-
-def _diamond(pair: np.ndarray) -> np.ndarray:
-    return np.sum(np.abs(pair), axis=-1)
 
 
 def finding(weights: dict[str, np.ndarray]) -> str:
@@ -158,7 +149,7 @@ def finding(weights: dict[str, np.ndarray]) -> str:
 
 def _shape(pair: np.ndarray) -> str:
     """Ring or diamond: which of the two lengths varies less."""
-    ring, diamond = _variation(_ring(pair)), _variation(_diamond(pair))
+    ring, diamond = _variations(pair)
     return (
         f"√(w₁² + w₂²) varies by {100 * ring:.1f} % of its mean and |w₁| + |w₂| by {100 * diamond:.1f} %: "
         f"{'a ring' if ring < diamond else 'a diamond'}"

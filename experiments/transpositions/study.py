@@ -19,7 +19,7 @@ from experiments.common import weight_space
 from experiments.common.problem import Problem, perceptron
 from experiments.harness.present import present
 from experiments.harness.rundir import Run, open_run
-from experiments.harness.tables import Cell, Row, Table
+from experiments.harness.tables import Row, Table
 from experiments.transpositions import figures
 from symbnn import evaluate, keys, symmetry, tree
 from symbnn.types import Key, Params, Samples
@@ -149,20 +149,13 @@ def _present(run: Run, config: Transpositions, problem: Problem, found: Any, pat
     spec = problem.model.spec
     initial = np.sum(list(swap_counts(spec, config.num_values).values()), axis=0)
     chosen = initial[path_values(config)]
-    main = _main_table(initial, found)
-    lines = [_path_table(config, chosen, method, paths[method]) for method in METHODS]
-    drawn = figures.transposition_panels(
-        initial,
-        found,
-        np.linspace(0.0, 1.0, config.num_points),
-        {
-            method: {int(count): paths[method][:, row] for row, count in enumerate(chosen)}
-            for method in METHODS
-        },
-    )
-    present(
+    weights = np.linspace(0.0, 1.0, config.num_points)
+    lines = {
+        method: {int(count): paths[method][:, row] for row, count in enumerate(chosen)} for method in METHODS
+    }
+    drawn = figures.transposition_panels(initial, found, weights, lines)
+    return present(
         run,
-        title="Transpositions",
         introduction=[
             weight_space.describe(problem, config.training),
             "NoT is the number of transpositions of a permutation: the fewest swaps of two units that make "
@@ -171,56 +164,53 @@ def _present(run: Run, config: Transpositions, problem: Problem, found: Any, pat
             "trained in one program; then every W_1 is matched to its W_0. Mean ± standard deviation over "
             f"the {config.num_runs} runs.",
         ],
-        tables=[main, _correlation_table(initial, found), *lines],
-        figures=[(run.figure("transpositions", drawn), "Initial NoT against what training makes of it")],
+        tables=[
+            _main_table(initial, found),
+            _correlation_table(initial, found),
+            *(_path_table(weights, method, lines[method]) for method in METHODS),
+        ],
+        figures=[("transpositions", drawn, "Initial NoT against what training makes of it")],
         findings=[
             *_training_findings(initial, found),
             *(_path_finding(method, paths[method]) for method in METHODS),
             PAPER,
         ],
     )
-    return main
 
 
 def _main_table(initial: np.ndarray, found: Any) -> Table:
     rows = [
-        Row(f"{words}, {state}", tuple(Cell.over(column) for column in found[name][quantity].T), decimals)
+        Row.over(f"{words}, {state}", found[name][quantity].T, decimals)
         for quantity, words, decimals in (
             ("transpositions", "NoT after training", 1),
             ("distance", "squared distance", 2),
             ("barrier", "loss barrier in nats", 3),
         )
-        for name, state in (
-            ("as trained", "not aligned"),
-            *((method, f"by {method}") for method in METHODS),
-        )
+        for name, state in (("as trained", "not aligned"), *((method, f"by {method}") for method in METHODS))
         if quantity in found[name]
     ]
-    return Table("By initial NoT", tuple(f"{count}" for count in initial), tuple(rows))
+    return Table("By initial NoT", [f"{count}" for count in initial], rows)
 
 
 def _correlation_table(initial: np.ndarray, found: Any) -> Table:
     columns = {f"NoT after training, by {method}": found[method]["transpositions"] for method in METHODS}
     columns["squared distance, not aligned"] = found["as trained"]["distance"]
     columns["loss barrier, not aligned"] = found["as trained"]["barrier"]
-    rows = tuple(
-        Row(name, tuple(Cell.over(_correlations(measure, initial, each)) for each in columns.values()), 3)
+    rows = [
+        Row.over(name, (_correlations(measure, initial, each) for each in columns.values()), 3)
         for name, measure in (("Spearman ρ", stats.spearmanr), ("Kendall τ", stats.kendalltau))
-    )
-    return Table("Rank correlation with the initial NoT, run by run", tuple(columns), rows)
+    ]
+    return Table("Rank correlation with the initial NoT, run by run", list(columns), rows)
 
 
 def _correlations(measure: Any, initial: np.ndarray, runs: np.ndarray) -> np.ndarray:
     return np.array([measure(initial, row).statistic for row in runs])
 
 
-def _path_table(config: Transpositions, chosen: np.ndarray, method: str, counts: np.ndarray) -> Table:
-    rows = tuple(
-        Row(f"initial NoT {count}", tuple(Cell.over(column) for column in counts[:, row].T), 1)
-        for row, count in enumerate(chosen)
-    )
-    weights = tuple(f"{weight:.2g}" for weight in np.linspace(0.0, 1.0, config.num_points))
-    return Table(f"NoT to W_0 along the line to W_1, matched by {method}", weights, rows)
+def _path_table(weights: np.ndarray, method: str, lines: dict[int, np.ndarray]) -> Table:
+    rows = [Row.over(f"initial NoT {count}", counts.T, 1) for count, counts in lines.items()]
+    title = f"NoT to W_0 along the line to W_1, matched by {method}"
+    return Table(title, [f"{weight:.2g}" for weight in weights], rows)
 
 
 def _training_findings(initial: np.ndarray, found: Any) -> list[str]:

@@ -6,35 +6,25 @@ is a frozen dataclass, hence hashable: compiled training steps are known by the 
 
 import dataclasses
 import math
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, Int
 
 from configs.weight_sharing.parts import Pretraining
 from experiments.common.problem import SCALES, Problem
-from symbnn import data, keys
+from symbnn import keys
 from symbnn.density import Batch
 from symbnn.inference.training.train import Loss
 from symbnn.types import Key, Params
 
 Images = Float[Array, "n height width channels"]
+Change = Callable[[Key, Images], Images]
 # Shapes of a crop that are tried before the whole image is taken.
 NUM_TRIES = 10
-UNSCALED = data.Statistics(np.zeros(1, np.float32), np.ones(1, np.float32))
 # How bright the eye finds red, green and blue (ITU-R BT.601).
 LUMA = (0.299, 0.587, 0.114)
-
-
-class Change(Protocol):
-    """A random change of a batch of images."""
-
-    def __call__(self, key: Key, images: Images) -> Images:
-        """The changed batch, of the same shape."""
-        ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,9 +65,8 @@ def changes_of(settings: Pretraining, data_name: str) -> tuple[Change, ...]:
     if settings.flip:
         changes.append(Flip())
     if settings.jitter is not None:
-        scale = SCALES.get(data_name, UNSCALED)
-        mean, std = tuple(scale.mean.tolist()), tuple(scale.std.tolist())
-        changes.append(Jitter(*settings.jitter, mean, std))
+        scale = (tuple(part.tolist()) for part in SCALES.get(data_name, ()))
+        changes.append(Jitter(*settings.jitter, *scale))
     return tuple(changes)
 
 

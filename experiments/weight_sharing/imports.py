@@ -1,7 +1,6 @@
 """Weights that a user brings instead of training them: a tree of ours, or a PyTorch state dict."""
 
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -29,14 +28,10 @@ def _read_weights(model: Model, name: str, path: str) -> Params:
         return io.from_torch(model, _torch_state_dict(path), name)
     try:
         found, _ = io.load_tree(path)
-        return found["params"] if _is_stage(found) else found
+        # What a `pretrain` stage kept, or a bare network.
+        return found["params"] if isinstance(found, dict) and set(found) == {"params", "losses"} else found
     except io.ForeignFileError:
         return io.from_torch(model, io.load_safetensors(path), name)
-
-
-def _is_stage(found: Any) -> bool:
-    """Whether this is what a `pretrain` stage kept, rather than a bare network."""
-    return isinstance(found, dict) and set(found) == {"params", "losses"}
 
 
 def _torch_state_dict(path: str) -> dict[str, np.ndarray]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -16,16 +17,7 @@ from experiments.weight_sharing.augmentation import augmented
 from experiments.weight_sharing.imports import import_weights
 from symbnn import keys, sharing
 from symbnn.io import TrainingStore
-from symbnn.sharing import (
-    Clusters,
-    Layout,
-    Mixture,
-    Objective,
-    Refined,
-    SharedWeights,
-    Stochastic,
-    member_counts,
-)
+from symbnn.sharing import Clusters, Layout, Refined, SharedWeights, Stochastic
 from symbnn.types import Params
 
 
@@ -139,13 +131,13 @@ def refine(
     """Stage 2: merging and ellipse weights."""
     found = stochastic["network"]
     points, mixture, labels = found.points(), clusters.mixture, clusters.labels
-    refined = _refined(config, points, mixture, labels, gradients=None, merging=False, ellipses=False)
+    settings, gradients = asdict(config.refining), None
     if config.refining.merging:
-        before = _share(config, found.params, found.layout, points, refined)
+        as_they_are = settings | {"merging": False, "ellipses": False}
+        plain = sharing.refine(points, mixture, labels, **as_they_are)
+        before = _share(config, found.params, found.layout, points, plain)
         gradients = _component_gradients(problem, before, "refine")
-    else:
-        gradients = None
-    return _refined(config, points, mixture, labels, gradients=gradients)
+    return sharing.refine(points, mixture, labels, gradients=gradients, **settings)
 
 
 def shared_of(config: WeightSharing, stochastic: dict[str, Any], refined: Refined) -> SharedWeights:
@@ -176,7 +168,7 @@ def train(
                 problem.target,
                 shared,
                 methods.recipe(problem, min(block, settings.epochs - done), settings.learning_rate),
-                objective=Objective(
+                objective=sharing.Objective(
                     settings.kl_weight,
                     settings.multiplicity,
                     settings.prior,
@@ -210,34 +202,6 @@ def _share(
     )
 
 
-def _refined(
-    config: WeightSharing,
-    points: np.ndarray,
-    mixture: Mixture,
-    labels: np.ndarray,
-    *,
-    gradients: np.ndarray | None,
-    merging: bool | None = None,
-    ellipses: bool | None = None,
-) -> Refined:
-    settings = config.refining
-    return sharing.refine(
-        points,
-        mixture,
-        labels,
-        merging=settings.merging if merging is None else merging,
-        ellipses=settings.ellipses if ellipses is None else ellipses,
-        gradients=gradients,
-        formula=settings.formula,
-        distance=settings.distance,
-        gradient_quantile=settings.gradient_quantile,
-        variance=settings.variance,
-        fewest=settings.fewest,
-        num_nearest=settings.num_nearest,
-        num_kept=settings.num_kept,
-    )
-
-
 def _component_gradients(problem: Problem, shared: SharedWeights, name: str) -> np.ndarray:
     return sharing.component_gradients(
         keys.named(problem.key, name),
@@ -256,7 +220,7 @@ def _merged_again(
     own = np.asarray(shared.outlier_indices)
     points[own] = np.stack([shared.outlier_means, shared.outlier_stds], axis=1)
     labels[own] = -1
-    mixture = sharing.mixture_of(shared, member_counts(shared))
+    mixture = sharing.mixture_of(shared, sharing.member_counts(shared))
     gradients = _component_gradients(problem, shared, "merge again")
-    refined = _refined(config, points, mixture, labels, gradients=gradients)
+    refined = sharing.refine(points, mixture, labels, gradients=gradients, **asdict(config.refining))
     return _share(config, shared.fixed, shared.layout, points, refined)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from configs.weight_sharing import WeightSharing
 from configs.weight_sharing.parts import STAGES
@@ -19,7 +20,6 @@ from experiments.harness.rundir import Run, open_run
 from experiments.harness.tables import Table
 from experiments.weight_sharing import figures, scores, stages, variants
 from symbnn import sharing
-from symbnn.io import TrainingStore
 from symbnn.sharing import SharedWeights
 
 
@@ -55,10 +55,10 @@ class Seeded:
     def run_to(self, last: str) -> "Seeded":
         """Stages up to `last`, each computed if it is chosen, else read."""
         for stage in STAGES[: STAGES.index(last) + 1]:
-            self.artefacts[stage] = self.stage(stage, getattr(self, stage))
+            self.artefacts[stage] = self.stage(stage)
         return self
 
-    def stage(self, name: str, compute: Any) -> Any:
+    def stage(self, name: str) -> Any:
         """The artefact of a stage; a `ValueError` if it is needed, but neither chosen nor there and whole."""
 
         def refuse() -> Any:
@@ -67,57 +67,30 @@ class Seeded:
                 "another run; add it to --stages, or choose the --rundir in which it ran"
             )
 
-        return self.opened.stage(f"{name}{self.suffix}", compute if name in self.chosen else refuse)
+        compute = functools.partial(self.compute, name) if name in self.chosen else refuse
+        return self.opened.stage(f"{name}{self.suffix}", compute)
 
-    def checkpoint(self, name: str, part: str = "") -> TrainingStore:
-        """Where a training of a stage keeps its last epochs."""
-        return self.opened.training(f"{name}{self.suffix}", part)
-
-    def pretrain(self) -> Any:
-        """Stage 0."""
-        return stages.pretrain(self.problem, self.checkpoint("pretrain"))
-
-    def stochastic(self) -> Any:
-        """Stage 1."""
-        return stages.train_stochastic(
-            self.problem, self.artefacts["pretrain"], self.checkpoint("stochastic")
-        )
-
-    def gmm(self) -> Any:
-        """Stage 1b."""
-        return stages.cluster(self.problem, self.config, self.artefacts["stochastic"])
-
-    def refine(self) -> Any:
-        """Stage 2."""
-        artefacts = self.artefacts
-        return stages.refine(self.problem, self.config, artefacts["stochastic"], artefacts["gmm"])
-
-    def train(self) -> Any:
-        """Stage 3."""
-        artefacts = self.artefacts
-        return stages.train(
-            self.problem,
-            self.config,
-            artefacts["pretrain"],
-            artefacts["stochastic"],
-            self.before(),
-            functools.partial(self.checkpoint, "train"),
-        )
-
-    def evaluate(self) -> Any:
-        """Scores of every column."""
-        artefacts = self.artefacts
+    def compute(self, stage: str) -> Any:
+        """A stage from the artefacts of those before it."""
+        problem, config, found = self.problem, self.config, self.artefacts
+        checkpoint = functools.partial(self.opened.training, f"{stage}{self.suffix}")
+        match stage:
+            case "pretrain":
+                return stages.pretrain(problem, checkpoint())
+            case "stochastic":
+                return stages.train_stochastic(problem, found["pretrain"], checkpoint())
+            case "gmm":
+                return stages.cluster(problem, config, found["stochastic"])
+            case "refine":
+                return stages.refine(problem, config, found["stochastic"], found["gmm"])
+        network, stochastic, before = found["pretrain"], found["stochastic"], self.before()
+        if stage == "train":
+            return stages.train(problem, config, network, stochastic, before, checkpoint)
         mean_field = None
-        if self.config.judging.mean_field:
-            kept = self.checkpoint("evaluate", "mean_field")
-            mean_field = stages.train_mean_field(self.problem, artefacts["pretrain"], kept)
+        if config.judging.mean_field:
+            mean_field = stages.train_mean_field(problem, network, checkpoint("mean_field"))
         return scores.columns(
-            self.problem,
-            artefacts["pretrain"]["params"],
-            artefacts["stochastic"]["network"],
-            self.before(),
-            self.after(),
-            mean_field,
+            problem, network["params"], stochastic["network"], before, self.after(), mean_field
         )
 
     def before(self) -> SharedWeights:
@@ -155,25 +128,21 @@ def _present(opened: Run, config: WeightSharing, outcomes: list[Seeded], changes
     path = opened.directory / "shared.safetensors"
     sharing.save(path, posterior, {"model": config.model.name, "data": config.data.name})
     scored = [outcome.artefacts["evaluate"] for outcome in outcomes]
-    table = scores.main_table(config, scored)
-    tables = [table, scores.size_table(posterior, path.stat().st_size)]
+    tables = [scores.main_table(config, scored), scores.size_table(posterior, path.stat().st_size)]
     if changes:
         tables.append(scores.variant_table(scored[0], changes))
-    present(
+    table = present(
         opened,
-        title="Weight sharing",
         introduction=scores.introduction(config, outcomes[0].problem),
         tables=tables,
-        figures=_figures(opened, outcomes[0], scored[0], changes),
+        figures=_figures(outcomes[0], scored[0], changes),
         findings=scores.findings(scored, changes, len(outcomes[0].problem.labels)),
     )
     opened.say(f"network  {path}")
     return table
 
 
-def _figures(
-    opened: Run, first: Seeded, scored: dict[str, Any], changes: dict[str, Any]
-) -> list[tuple[Path, str]]:
+def _figures(first: Seeded, scored: dict[str, Any], changes: dict[str, Any]) -> list[tuple[str, Figure, str]]:
     clusters, refined = first.artefacts["gmm"], first.artefacts["refine"]
     points = first.artefacts["stochastic"]["network"].points()
     panels = [
@@ -181,14 +150,12 @@ def _figures(
         ("refined", refined.labels, refined.ellipses.indices, *refined.mixture[1:]),
     ]
     caption = "Weights in the plane of mean and standard deviation, before and after refinement"
-    saved = [(opened.figure("plane", figures.plane(points, panels)), caption)]
+    drawn = [("plane", figures.plane(points, panels), caption)]
     if changes:
         dots = {name: _pair(each["after"]) for name, each in changes.items()}
-        drawn = figures.variants(dots, _pair(scored["2DGBNN"]))
-        saved.append(
-            (opened.figure("variants", drawn), "One change of settings each; dashed: the settings used")
-        )
-    return saved
+        both = figures.variants(dots, _pair(scored["2DGBNN"]))
+        drawn.append(("variants", both, "One change of settings each; dashed: the settings used"))
+    return drawn
 
 
 def _pair(found: dict[str, Any]) -> tuple[float, float]:

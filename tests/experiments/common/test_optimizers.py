@@ -5,15 +5,15 @@ import numpy as np
 import optax
 import pytest
 
-from experiments.common.optimizers import optimizer
+from experiments.common import optimizers
 
 SETTINGS = {"name": "momentum", "learning_rate": 0.1, "momentum": 0.5}
 
 
 def test_equal_settings_are_one_object_so_that_nothing_compiles_again():
-    first, again = (optimizer(**SETTINGS) for _ in range(2))
+    first, again = (optimizers.create(**SETTINGS) for _ in range(2))
     assert first is again
-    assert optimizer(**(SETTINGS | {"learning_rate": 0.2})) is not first
+    assert optimizers.create(**(SETTINGS | {"learning_rate": 0.2})) is not first
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_equal_settings_are_one_object_so_that_nothing_compiles_again():
     ],
 )
 def test_words_mean_what_they_say(changes, expected):
-    found, weights = optimizer(**(SETTINGS | changes)), jnp.ones(2)
+    found, weights = optimizers.create(**(SETTINGS | changes)), jnp.ones(2)
     states = [each.init(weights) for each in (found, expected)]
     for step in range(8):
         moves = []
