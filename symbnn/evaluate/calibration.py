@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from symbnn.evaluate.checks import checked, labels, probabilities
+from symbnn.evaluate.checks import Labels, Probs, checked, labels, probabilities
 from symbnn.evaluate.classification import is_most_probable
 
 
@@ -39,39 +39,43 @@ class ReliabilityCurve(NamedTuple):
 
 @checked(probabilities, labels)
 @partial(jax.jit, static_argnames="bins")
-def ece(probs: Float[Array, "n c"], labels: Int[Array, " n"], *, bins: int = 15) -> Float[Array, ""]:
+def ece(probs: Probs, labels: Labels, *, bins: int = 15) -> Float[Array, ""]:
     """Expected calibration error of the most probable class, equal-width bins, L1."""
     return expected_gap(bin_sums(*top_label(probs, labels), bins))
 
 
 @checked(probabilities, labels)
 @partial(jax.jit, static_argnames="bins")
-def mce(probs: Float[Array, "n c"], labels: Int[Array, " n"], *, bins: int = 15) -> Float[Array, ""]:
+def mce(probs: Probs, labels: Labels, *, bins: int = 15) -> Float[Array, ""]:
     """Maximum calibration error: the gap of the worst bin that is not empty."""
     return maximum_gap(bin_sums(*top_label(probs, labels), bins))
 
 
 @checked(probabilities, labels)
 @partial(jax.jit, static_argnames="bins")
-def adaptive_ece(probs: Float[Array, "n c"], labels: Int[Array, " n"], *, bins: int = 15) -> Float[Array, ""]:
+def adaptive_ece(probs: Probs, labels: Labels, *, bins: int = 15) -> Float[Array, ""]:
     """Expected calibration error with equally many inputs in each bin."""
-    return _equal_mass_gap(*top_label(probs, labels), bins)
+    count = probs.shape[0]
+    if not 1 <= bins <= count:
+        raise ValueError(f"bins: expected between 1 and the {count} inputs, got {bins}")
+    sizes = [count // bins + (index < count % bins) for index in range(bins)]
+    owner = np.repeat(np.arange(bins), sizes)
+    confidence, correct = top_label(probs, labels)
+    # Ties in confidence are broken by correctness, so the value does not depend on the order of the inputs.
+    ordered, right = jax.lax.sort((confidence, jnp.asarray(correct, confidence.dtype)), num_keys=2)
+    return jnp.sum(jnp.abs(jax.ops.segment_sum(right - ordered, owner, num_segments=bins))) / count
 
 
 @checked(probabilities, labels)
 @partial(jax.jit, static_argnames="bins")
-def classwise_ece(
-    probs: Float[Array, "n c"], labels: Int[Array, " n"], *, bins: int = 15
-) -> Float[Array, ""]:
+def classwise_ece(probs: Probs, labels: Labels, *, bins: int = 15) -> Float[Array, ""]:
     """Mean over classes of the binary calibration error of "is it this class", equal-width bins."""
     return classwise_gap(classwise_sums(probs, labels, bins), probs.shape[0])
 
 
 @checked(probabilities, labels)
 @partial(jax.jit, static_argnames="bins")
-def reliability_curve(
-    probs: Float[Array, "n c"], labels: Int[Array, " n"], *, bins: int = 15
-) -> ReliabilityCurve:
+def reliability_curve(probs: Probs, labels: Labels, *, bins: int = 15) -> ReliabilityCurve:
     """The points of a reliability diagram; the last bin holds confidence exactly 1."""
     sums = bin_sums(*top_label(probs, labels), bins)
     return ReliabilityCurve(
@@ -79,7 +83,7 @@ def reliability_curve(
     )
 
 
-def top_label(probs: Float[Array, "n c"], labels: Int[Array, " n"]) -> tuple[jax.Array, jax.Array]:
+def top_label(probs: Probs, labels: Labels) -> tuple[jax.Array, jax.Array]:
     """Confidence in the most probable class, and whether it is the label."""
     return jnp.max(probs, axis=-1), is_most_probable(probs, labels)
 
@@ -101,8 +105,7 @@ def bin_sums(confidence: Float[Array, " n"], correct: Array, bins: int, weights:
     """Sums over the inputs in each of `bins + 1` bins; an input of weight zero is left out."""
     confidence = confidence.astype(jnp.promote_types(confidence.dtype, jnp.float32))
     weights = jnp.ones_like(confidence) if weights is None else weights
-    index = _bin_index(confidence, bins)
-    total = partial(jax.ops.segment_sum, segment_ids=index, num_segments=bins + 1)
+    total = partial(jax.ops.segment_sum, segment_ids=_bin_index(confidence, bins), num_segments=bins + 1)
     return Bins(total(weights), total(weights * confidence), total(weights * correct))
 
 
@@ -117,7 +120,7 @@ def maximum_gap(sums: Bins) -> Float[Array, ""]:
 
 
 def classwise_sums(
-    probs: Float[Array, "n c"], labels: Int[Array, " n"], bins: int, weights: Array | None = None
+    probs: Probs, labels: Labels, bins: int, weights: Array | None = None
 ) -> Float[Array, "bins c"]:
     """Sum of p - [y = c] in each bin of each class: all that the classwise error needs, and additive."""
     probs = probs.astype(jnp.promote_types(probs.dtype, jnp.float32))
@@ -137,14 +140,3 @@ def _bin_index(confidence: Float[Array, "..."], bins: int) -> Int[Array, "..."]:
     """How many edges above the first a confidence has reached; unrolled to be one vectorised pass."""
     reached = [(confidence >= edge).astype(jnp.int32) for edge in bin_edges(bins)[1:].tolist()]
     return reduce(jnp.add, reached)
-
-
-def _equal_mass_gap(confidence: Float[Array, " n"], correct: Array, bins: int) -> Float[Array, ""]:
-    count = confidence.shape[0]
-    if not 1 <= bins <= count:
-        raise ValueError(f"bins: expected between 1 and the {count} inputs, got {bins}")
-    sizes = [count // bins + (index < count % bins) for index in range(bins)]
-    owner = np.repeat(np.arange(bins), sizes)
-    # Ties in confidence are broken by correctness, so the value does not depend on the order of the inputs.
-    ordered, right = jax.lax.sort((confidence, jnp.asarray(correct, confidence.dtype)), num_keys=2)
-    return jnp.sum(jnp.abs(jax.ops.segment_sum(right - ordered, owner, num_segments=bins))) / count

@@ -4,7 +4,7 @@ KL(q || p) = sum_j log(s_p / s_q) + (s_q^2 + (m_q - m_p)^2) / (2 s_p^2) - 1/2
 W2(q, p)^2 = sum_j (m_q - m_p)^2 + (s_q - s_p)^2
 """
 
-from typing import Protocol, runtime_checkable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,30 +14,18 @@ from symbnn import tree
 from symbnn.symmetry.numerics import length
 from symbnn.types import Params
 
-
-@runtime_checkable
-class Gaussian(Protocol):
-    """What both functions read: a `DiagonalGaussian`, or any pair of trees with these names."""
-
-    @property
-    def mean(self) -> Params:
-        """Means of the weights."""
-
-    @property
-    def std(self) -> Params:
-        """Standard deviations of the weights."""
+Gaussian = Any
+"""A `DiagonalGaussian`, or anything else with trees `mean` and `std`."""
 
 
 def kl(q: Gaussian, p: Gaussian) -> Float[Array, ""]:
     """KL(q || p) in nats."""
-    _check(q, p)
-    return _kl(q.mean, q.std, p.mean, p.std)
+    return _kl(*_checked(q, p))
 
 
 def wasserstein(q: Gaussian, p: Gaussian) -> Float[Array, ""]:
     """The 2-Wasserstein distance, in units of the weights."""
-    _check(q, p)
-    return _wasserstein(q.mean, q.std, p.mean, p.std)
+    return _wasserstein(*_checked(q, p))
 
 
 @jax.jit
@@ -60,7 +48,8 @@ def _wasserstein(mean_q: Params, std_q: Params, mean_p: Params, std_p: Params) -
     return length(jnp.stack(jax.tree.leaves(parts)))
 
 
-def _check(q: Gaussian, p: Gaussian) -> None:
-    """The four trees have the same leaves of the same shapes."""
+def _checked(q: Gaussian, p: Gaussian) -> tuple[Params, Params, Params, Params]:
+    """The four trees, which have the same leaves of the same shapes."""
     for what, params in (("q.std", q.std), ("p.mean", p.mean), ("p.std", p.std)):
         tree.check_same_shapes(what, params, q.mean)
+    return q.mean, q.std, p.mean, p.std

@@ -22,9 +22,9 @@ from symbnn.density import LogDensity, Target
 from symbnn.inference.base import Fit, Method, ProgressCallback, Sink
 from symbnn.inference.chains import adaptation, driver
 from symbnn.inference.chains.energy_variance import energy_variance as energy_variance_tuner
-from symbnn.inference.chains.kernels import Info, Kernel, PositionState, Tuning, is_divergence
+from symbnn.inference.chains.kernels import Density, Info, Kernel, Tuning, is_divergence, relative_kernel
 from symbnn.inference.chains.placement import EVERYWHERE, Placement
-from symbnn.inference.chains.settings import Run, check_positive, documented
+from symbnn.inference.chains.settings import Run, check_positive, sampler
 from symbnn.inference.storage import IN_MEMORY, Storage
 from symbnn.types import Key, Params, Samples
 
@@ -35,7 +35,7 @@ GRADIENTS_PER_STEP = 2
 """Of McLachlan's integrator, which takes two half steps with a gradient each."""
 
 
-@documented
+@sampler
 def mclmc(
     *,
     num_chains: int = 4,
@@ -69,12 +69,11 @@ def mclmc(
         (settings of all samplers)
     """
     run = Run.of(locals())
-    variance = ENERGY_VARIANCE if energy_variance is None else energy_variance
-    _check(step_size, length, kernel, variance)
+    check_positive(step_size=step_size, length=length)
     adaptation.require_adapting(
         step_size, energy_variance=energy_variance, target_acceptance=target_acceptance
     )
-    _refuse_other_kernels(kernel, energy_variance, target_acceptance)
+    _check(kernel, energy_variance, target_acceptance)
 
     def method(key: Key, target: Target) -> Fit:
         distance = length or 0.5 * math.pi * adaptation.prior_radius(target)
@@ -89,7 +88,7 @@ def mclmc(
                 initial_step_size=FIRST_STEP_SIZE,
                 length=length,
                 initial_length=distance,
-                variance=variance,
+                variance=ENERGY_VARIANCE if energy_variance is None else energy_variance,
             )
         built = adjusted_kernel(max_num_steps) if kernel == "adjusted" else unadjusted_kernel()
         name = f"mclmc({kernel}, {max_num_steps}, {tuner.name})"
@@ -126,59 +125,41 @@ def adjusted_kernel(max_num_steps: int) -> Kernel:
     """
     transition = blackjax.adjusted_mclmc.build_kernel()
 
-    def init(key: Key, params: Params, density: LogDensity) -> PositionState:
-        return PositionState(params)
-
-    def step(
-        key: Key, state: PositionState, tuning: Tuning, density: LogDensity
-    ) -> tuple[PositionState, Info]:
+    def move(key: Key, start: HMCState, relative: Density, tuning: Tuning) -> tuple[HMCState, Info]:
         key_steps, key_move = jax.random.split(key)
         average = jnp.clip(tuning.length / tuning.step_size, 1.0, max_num_steps)
         num_steps = jnp.ceil(2.0 * average * jax.random.uniform(key_steps)).astype(jnp.int32)
         num_steps = jnp.maximum(num_steps, 1)
-        likelihood, gradient = density.likelihood_and_gradient(state.position)
-        relative = density.relative_to(state.position, likelihood)
-        start = HMCState(state.position, jnp.zeros_like(likelihood), gradient)
         new, info = transition(key_move, start, relative, tuning.step_size, (num_steps,))
         energy_error = -jnp.log(jnp.maximum(info.acceptance_rate, jnp.finfo(jnp.float32).tiny))
-        return PositionState(new.position), Info(
+        return new, Info(
             acceptance=info.acceptance_rate,
             is_divergent=info.is_divergent | is_divergence(energy_error),
             energy_error=energy_error,
             num_gradients=1 + GRADIENTS_PER_STEP * num_steps,
-            log_density=density.assemble(state.position, likelihood) + new.logdensity,
+            log_density=new.logdensity,
         )
 
-    return Kernel(init, step)
+    return relative_kernel(move)
 
 
-def _windows(
-    target: Target, num_burnin: int, target_acceptance: float | None, length: float
-) -> adaptation.Tuner:
+def _windows(target: Target, num_burnin: int, wanted: float | None, length: float) -> adaptation.Tuner:
     """Adaptation of the step size of trajectories of `length`, which is of order √d, and so is a step."""
     return adaptation.windows(
         num_burnin,
-        initial_step_size=FIRST_STEP_SIZE * math.sqrt(sum(adaptation.leaf_sizes(target).values())),
+        initial_step_size=FIRST_STEP_SIZE * math.sqrt(adaptation.num_weights(target)),
         mass="identity",
-        target_acceptance=TARGET_ACCEPTANCE if target_acceptance is None else target_acceptance,
+        target_acceptance=TARGET_ACCEPTANCE if wanted is None else wanted,
         length=length,
     )
 
 
-def _check(
-    step_size: float | None, length: float | None, kernel: str, energy_variance: tuple[float, float]
-) -> None:
-    check_positive(step_size=step_size, length=length)
+def _check(kernel: str, energy_variance: tuple[float, float] | None, target_acceptance: float | None) -> None:
+    """The name of the kernel, and that no setting of the other one, which would be ignored, is given."""
     if kernel not in ("unadjusted", "adjusted"):
         raise ValueError(f"kernel must be 'unadjusted' or 'adjusted'; got {kernel!r}")
-    if not all(0 < value < math.inf for value in energy_variance):
+    if energy_variance is not None and not all(0 < value < math.inf for value in energy_variance):
         raise ValueError(f"energy_variance must be two positive numbers; got {energy_variance}")
-
-
-def _refuse_other_kernels(
-    kernel: str, energy_variance: tuple[float, float] | None, target_acceptance: float | None
-) -> None:
-    """A setting of the other kernel would be ignored."""
     if kernel == "adjusted" and energy_variance is not None:
         raise ValueError(f"energy_variance applies only to kernel='unadjusted'; got {energy_variance}")
     if kernel == "unadjusted" and target_acceptance is not None:

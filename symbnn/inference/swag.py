@@ -24,8 +24,8 @@ from symbnn import keys, tree
 from symbnn.density import Batch, Target
 from symbnn.inference.base import Checkpoint, Progress, ProgressCallback
 from symbnn.inference.multimode import ModeMethod
-from symbnn.inference.training.epochs import TrainingState, advance, initial_state
-from symbnn.inference.training.recipe import Recipe, check_count, recipe_of, refuse_temperature
+from symbnn.inference.training.epochs import Training, TrainingState, advance, fetch, initial_state
+from symbnn.inference.training.recipe import Recipe, check_count, pretraining, refuse_temperature, trainer
 from symbnn.inference.training.resume import open_slot
 from symbnn.inference.training.train import (
     NetworkLoss,
@@ -47,12 +47,13 @@ class Moments(NamedTuple):
 
 
 MOMENTUM = optax.sgd(1e-2, momentum=0.9)
-"""The default optimiser of the collecting phase; one object, as compiled steps are known by it."""
+"""The default optimiser of the collecting phase: its learning rate is large enough to move about the mode."""
 
 STATISTICS_STEPS = 100
 """Minibatches after which running statistics are new: at momentum 0.9 nothing is left of the old ones."""
 
 
+@trainer
 def swag(
     *,
     rank: int = 20,
@@ -70,22 +71,15 @@ def swag(
     Args:
         rank: Deviations that are kept, at most `epochs`.
         epochs: Passes over the data in the collecting phase, one network each.
-        optimizer: Of the collecting phase, any of Optax; None is SGD with momentum 0.9 at the constant
-            learning rate 1e-2, large enough to move about the mode.
         pretrain_epochs: Passes over the data before it; with 0 the start is taken for a trained network.
         pretrain_optimizer: Of the phase before it; None is `optax.adam(1e-3)`.
-        batch_size: Examples per step.
-        initial: Where training starts; None is the model's initialisation.
-        progress: Called by the host after every chunk of epochs.
-        checkpoint: Where the state is kept (`io.TrainingStore(directory)`), so that a training that was
-            stopped goes on with the same result.
+        (settings of all trainings)
 
     Diagnostics: `loss` (epochs,) of the collecting phase, `pretraining_loss`, `num_nonfinite`: steps with a
     NaN or infinite loss.
     """
     recipe = Recipe(epochs, batch_size, MOMENTUM if optimizer is None else optimizer)
-    warmup = recipe_of(max(1, pretrain_epochs), batch_size, pretrain_optimizer)
-    check_count("pretrain_epochs", pretrain_epochs, least=0)
+    warmup = pretraining(pretrain_epochs, batch_size, pretrain_optimizer)
     check_count("rank", rank, least=2)
     if rank > epochs:
         raise ValueError(
@@ -95,19 +89,9 @@ def swag(
     def fit_modes(mode_keys: Key, target: Target, starts: Samples) -> tuple[Any, dict[str, Any]]:
         recipe.check_data(problem_of(target).num_data)
         refuse_temperature("swag", target.temperature)
-        modes = starts
-        diagnostics: dict[str, Any] = {}
-        if pretrain_epochs:
-            modes, before = pretrain(
-                mode_keys,
-                target,
-                starts,
-                warmup,
-                progress=progress,
-                checkpoint=checkpoint,
-                slot="swag-pretraining",
-            )
-            diagnostics["pretraining_loss"] = before["loss"]
+        kept = {"progress": progress, "checkpoint": checkpoint, "slot": "swag-pretraining"}
+        modes, before = pretrain(mode_keys, target, starts, warmup, **kept)
+        diagnostics = {"pretraining_loss": before["loss"]} if before else {}
         posterior, after = _collect(mode_keys, target, modes, recipe, rank, progress, checkpoint)
         warn_nonfinite("swag", after["num_nonfinite"])
         return posterior, diagnostics | after
@@ -138,12 +122,13 @@ def _collect(
     key_collect = jax.vmap(lambda key: keys.named(key, "swag"))(mode_keys)
     weights, statistics = split_statistics(modes)
     state = initial_state(recipe, weights, statistics)
-    slot = open_slot(checkpoint, "swag", loss, recipe, key_collect, state, target.data, rank=rank)
+    training = Training(loss, recipe, key_collect, target.data)
+    slot = open_slot(checkpoint, "swag", training, state, rank=rank)
     moments = Moments(*(jax.tree.map(jnp.zeros_like, weights) for _ in range(2)))
     none_yet = jax.tree.map(lambda leaf: leaf[:, None][:, :0], weights)
     course = slot.restore(_Course(state, moments, none_yet, jnp.zeros((tree.num_samples(weights), 0))))
     for epoch in range(course.losses.shape[1], recipe.epochs):
-        state, value = advance(loss, recipe, 1, course.state, key_collect, target.data, epoch)
+        state, value = advance(training, 1, course.state, epoch)
         moments, deviation = _update(course.moments, state.weights, epoch)
         deviations = jax.tree.map(
             lambda kept, new: jnp.concatenate([kept, new[:, None]], axis=1)[:, -rank:],
@@ -208,8 +193,7 @@ def _statistics_at(
     def mode(key: Key, weights: Params, statistics: Params) -> Params:
         def step(statistics: Params, step_key: Key) -> tuple[Params, None]:
             indices = jax.random.randint(step_key, (batch_size,), 0, num_data)
-            batch = Batch(data.inputs[indices], data.targets[indices])
-            return loss(weights, statistics, batch, step_key)[1], None
+            return loss(weights, statistics, fetch(data, indices), step_key)[1], None
 
         step_keys = jax.random.split(keys.named(key, "statistics"), STATISTICS_STEPS)
         return jax.lax.scan(step, statistics, step_keys)[0]

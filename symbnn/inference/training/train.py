@@ -20,7 +20,14 @@ from jaxtyping import Array, Float
 from symbnn import tree
 from symbnn.density import Batch, Target, has_batch_statistics, require_network
 from symbnn.inference.base import Checkpoint, Progress, ProgressCallback
-from symbnn.inference.training.epochs import Loss, TrainingState, advance, initial_state, steps_on_host
+from symbnn.inference.training.epochs import (
+    Loss,
+    Training,
+    TrainingState,
+    advance,
+    initial_state,
+    steps_on_host,
+)
 from symbnn.inference.training.recipe import Recipe
 from symbnn.inference.training.resume import open_slot
 from symbnn.models import in_training
@@ -116,20 +123,20 @@ def train(
     `snapshots`: rising epochs after which the networks are kept as well. With a `checkpoint` the course is
     kept there, by default under the name of the `stage`, and a training that was stopped goes on from it.
     """
+    recipe.check_data(len(data.targets))
     state = initial_state(recipe, weights, statistics)
-    kept_in = open_slot(
-        checkpoint, slot or stage, loss, recipe, member_keys, state, data, snapshots=snapshots
-    )
+    training = Training(loss, recipe, member_keys, data)
+    kept_in = open_slot(checkpoint, slot or stage, training, state, snapshots=snapshots)
     none_yet = jax.tree.map(lambda leaf: leaf[:, None][:, :0], (state.weights, state.statistics))
     course = kept_in.restore(_Course(state, jnp.zeros((tree.num_samples(weights), 0)), none_yet))
     # Epochs on the host are slow ones, and one by one they come out the same.
-    on_host = steps_on_host(loss, recipe, state, member_keys, data)
-    size = 1 if on_host else equal_part(recipe.epochs, *snapshots)
+    size = 1 if steps_on_host(training, state) else equal_part(recipe.epochs, *snapshots)
     for first in range(course.losses.shape[1], recipe.epochs, size):
-        state, chunk = advance(loss, recipe, size, course.state, member_keys, data, first)
+        state, chunk = advance(training, size, course.state, first)
         kept = course.snapshots
         if first + size in snapshots:
-            kept = jax.tree.map(_append, kept, (state.weights, state.statistics))
+            reached = jax.tree.map(lambda leaf: leaf[:, None], (state.weights, state.statistics))
+            kept = jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), kept, reached)
         course = _Course(state, jnp.concatenate([course.losses, chunk], axis=1), kept)
         kept_in.keep(first + size, course)
         if progress is not None:
@@ -140,35 +147,18 @@ def train(
     return Trained(state.weights, state.statistics, course.losses, state.num_nonfinite, course.snapshots)
 
 
-def _append(kept: Array, leaf: Array) -> Array:
-    return jnp.concatenate([kept, leaf[:, None]], axis=1)
-
-
 def pretrain(
-    member_keys: Key,
-    target: Target,
-    starts: Samples,
-    recipe: Recipe,
-    *,
-    progress: ProgressCallback | None,
-    checkpoint: Checkpoint | None,
-    slot: str,
+    mode_keys: Key, target: Target, starts: Samples, recipe: Recipe | None, **kept: Any
 ) -> tuple[Samples, dict[str, Array]]:
-    """MAP training of every start, for methods that work around a mode; with its diagnostics."""
-    recipe.check_data(target.num_data)
-    weights, statistics = split_statistics(starts)
+    """MAP training of every start, for methods that work around a mode; with its diagnostics.
+
+    Without a recipe the starts are modes already. `kept`: `progress`, `checkpoint` and `slot` of `train`.
+    """
+    if recipe is None:
+        return starts, {}
     loss = NetworkLoss(problem_of(target), with_prior=True)
     trained = train(
-        loss,
-        recipe,
-        member_keys,
-        weights,
-        statistics,
-        target.data,
-        progress=progress,
-        checkpoint=checkpoint,
-        slot=slot,
-        stage="pretraining",
+        loss, recipe, mode_keys, *split_statistics(starts), target.data, stage="pretraining", **kept
     )
     warn_nonfinite("pretraining", trained.num_nonfinite)
     return join_statistics(trained.weights, trained.statistics), trained.diagnostics()
