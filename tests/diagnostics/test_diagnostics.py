@@ -97,6 +97,22 @@ def test_constant_quantities_are_counted_not_nan():
     assert np.isfinite(summary.max_rhat)
 
 
+@pytest.mark.parametrize("num_bad", [1, 5])
+def test_draws_that_are_not_finite_are_counted_and_never_converged(num_bad):
+    def overflowing(params, x):
+        return apply(params, x).at[:num_bad, 0].set(jnp.nan)
+
+    function = diagnostics.function_space(
+        overflowing, draws(2), INPUTS, num_chains=CHAINS, quantity=lambda outputs: outputs
+    )
+    assert function.num_nonfinite == num_bad
+    assert np.isnan(function.max_rhat)
+    assert np.isnan(function.share_above)
+    for num_chains in (1, CHAINS):
+        sentence = diagnostics.verdict(function, num_chains=num_chains)
+        assert sentence.startswith(f"Not converged in function space: {num_bad} quantities have draws")
+
+
 def test_independent_networks_are_exchangeable_and_one_basin_is_not():
     independent = {
         name: jax.random.normal(jax.random.key(i), (600, *leaf.shape))
