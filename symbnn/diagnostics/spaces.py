@@ -124,19 +124,20 @@ def verdict(function: Summary, *, num_chains: int) -> str:
     """What function space says, in plain words."""
     if function.num_nonfinite:
         return (
-            f"Not converged in function space: {function.num_nonfinite} quantities have draws that are NaN or "
-            "infinite. Look for chains that diverged, and for overflow in the network."
+            f"Not converged in function space: {function.num_nonfinite} quantities have draws that are NaN "
+            "or infinite. Look for chains that diverged, and for overflow in the network."
         )
     if num_chains < 2:
         return "One chain only: R-hat compares its two halves and cannot see modes that it never visited."
     needed = ESS_PER_CHAIN * num_chains
     numbers = (
-        f"rank R-hat {function.median_rhat:.3f} in the median, {function.rhat_95:.3f} at 95 % (limit "
-        f"{RHAT_LIMIT}); {function.low_ess:.0f} effective draws at the worst 5 % (wanted: {needed})"
+        f"rank R-hat {function.median_rhat:.3f} in the median, {function.rhat_95:.3f} at 95 %, and above the "
+        f"limit of {RHAT_LIMIT} for {function.share_above:.1%} of quantities; {function.low_ess:.0f} "
+        f"effective draws at the worst 5 % (wanted: {needed})"
     )
-    if function.rhat_95 <= RHAT_LIMIT and function.low_ess >= needed:
-        return f"Converged in function space: {numbers}."
-    if function.median_rhat <= RHAT_LIMIT:
+    if function.rhat_95 <= RHAT_LIMIT:
+        if function.low_ess >= needed:
+            return f"Converged in function space: {numbers}."
         return f"Mostly converged in function space: {numbers}. More draws would settle the rest."
     return (
         f"Not converged in function space: {numbers}. Draw longer, or take longer trajectories; "
