@@ -81,6 +81,30 @@ def test_a_sampler_of_ten_lines_samples_the_conjugate_posterior():
     assert fit.diagnostics["verdict"] == "ok"
 
 
+def sometimes_nan(*, every: int):
+    """Metropolis whose acceptance is not a number in some of its transitions."""
+    kernel = metropolis()
+
+    def step(key, state, tuning, log_density):
+        state, info = kernel.step(key, state, tuning, log_density)
+        is_nan = jax.random.randint(key, (), 0, every) == 0
+        return state, info._replace(acceptance=jnp.where(is_nan, jnp.nan, info.acceptance))
+
+    return kernel._replace(step=step)
+
+
+def test_an_acceptance_that_is_not_a_number_is_a_divergence_and_stays_out_of_the_adaptation():
+    tuner = adaptation.windows(20, initial_step_size=0.5, mass="identity", target_acceptance=0.5)
+    run = Run(num_chains=2, num_samples=30, num_burnin=20, placement=HERE)
+    with pytest.warns(RuntimeWarning, match="of 30 transitions diverged"):
+        fit = driver.run(KEY, TARGET, sometimes_nan(every=4), tuner, run)
+    assert np.all(np.isfinite(fit.diagnostics["step_size"]))
+    assert np.all(fit.diagnostics["acceptance"] > 0.1)
+    assert np.all(fit.diagnostics["divergences"] > 0)
+    with pytest.raises(inference.SamplingError, match="all 40 transitions of 2 chains diverged"):
+        driver.run(KEY, TARGET, sometimes_nan(every=1), tuner, run)
+
+
 def test_a_sampler_of_ones_own_with_a_sink_needs_a_name(tmp_path):
     run = Run(num_samples=2, sink=io.ChunkStore(tmp_path))
     with pytest.raises(ValueError, match="A run with a sink needs a name"):

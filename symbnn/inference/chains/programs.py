@@ -90,6 +90,7 @@ def build(
         chain: Chain, density: LogDensity, key: Array, index: Array, is_burnin: Array
     ) -> tuple[Chain, Info]:
         sampler, info = kernel.step(jax.random.fold_in(key, index), chain.sampler, chain.tuning, density)
+        info = _numbers(info)
         old = (chain.tuning, chain.adaptation)
         new = tuner.update(index, chain.adaptation, chain.tuning, sampler.position, info)
         tuning, adaptation = jax.tree.map(lambda a, b: jnp.where(is_burnin, a, b), new, old)
@@ -163,6 +164,15 @@ def _keeper(
 def _no_transitions() -> Totals:
     zero, none = jnp.zeros((), jnp.float32), jnp.zeros((), jnp.int32)
     return Totals(none, zero, none, zero, none, zero)
+
+
+def _numbers(info: Info) -> Info:
+    """A transition whose acceptance or energy error is NaN, which would stay in every average, diverged."""
+    is_nan = jnp.isnan(info.acceptance)
+    return info._replace(
+        acceptance=jnp.where(is_nan, 0.0, info.acceptance),
+        is_divergent=is_nan | jnp.isnan(info.energy_error) | info.is_divergent,
+    )
 
 
 def _add(totals: Totals, info: Info) -> Totals:
