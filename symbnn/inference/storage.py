@@ -163,7 +163,9 @@ def program_checksum(function: Callable[..., Any], *arguments: Any) -> str:
 def _constants(program: Any) -> Iterator[Any]:
     """Arrays and numbers in a jaxpr, those of jaxprs inside it too: an inner `jit` keeps its own."""
     yield from getattr(program, "consts", ())
-    for equation in getattr(program, "jaxpr", program).eqns:
+    jaxpr = getattr(program, "jaxpr", program)
+    yield from (atom.val for atom in jaxpr.outvars if isinstance(atom, Literal))
+    for equation in jaxpr.eqns:
         yield from (atom.val for atom in equation.invars if isinstance(atom, Literal))
         for inner in jax.tree.leaves(list(equation.params.values()), is_leaf=_is_program):
             if _is_program(inner):

@@ -105,10 +105,40 @@ def test_an_acceptance_that_is_not_a_number_is_a_divergence_and_stays_out_of_the
         driver.run(KEY, TARGET, sometimes_nan(every=1), tuner, run)
 
 
-def test_a_sampler_of_ones_own_with_a_sink_needs_a_name(tmp_path):
-    run = Run(num_samples=2, sink=io.ChunkStore(tmp_path))
-    with pytest.raises(ValueError, match="A run with a sink needs a name"):
-        driver.run(KEY, conjugate().target, metropolis(), adaptation.fixed(step_size=0.1), run)
+def scaled(factor):
+    """Metropolis with proposals that are larger by a factor which no setting names."""
+    kernel = metropolis()
+
+    def step(key, state, tuning, log_density):
+        return kernel.step(key, state, tuning._replace(step_size=factor * tuning.step_size), log_density)
+
+    return kernel._replace(step=step)
+
+
+def from_point(value):
+    return TARGET._replace(init=lambda key: {"x": jnp.full((2,), value)})
+
+
+@pytest.mark.parametrize(
+    ("target", "kernel", "step_size", "named"),
+    [
+        (from_point(1.0), scaled(1.0), 0.2, "its method is"),
+        (from_point(1.0), scaled(1.0 + 1e-6), 0.1, "its sampler is"),
+        (from_point(1.0 + 1e-6), scaled(1.0), 0.1, "its initial is"),
+    ],
+)
+def test_a_run_is_recognised_by_its_start_its_kernel_and_its_tuner(
+    tmp_path, target, kernel, step_size, named
+):
+    run = Run(num_chains=2, num_samples=2, num_burnin=0, sink=io.ChunkStore(tmp_path), placement=HERE)
+
+    def fit(target, kernel, step_size):
+        return driver.run(KEY, target, kernel, adaptation.fixed(step_size=step_size), run).posterior
+
+    first, again = (fit(from_point(1.0), scaled(1.0), 0.1) for _ in range(2))
+    jax.tree.map(np.testing.assert_array_equal, first, again)
+    with pytest.raises(ValueError, match=f"belongs to another run: {named}"):
+        fit(target, kernel, step_size)
 
 
 def test_multimode_runs_any_method_around_every_member():

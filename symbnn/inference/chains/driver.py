@@ -29,7 +29,7 @@ from symbnn.inference.chains.settings import (
     num_draws,
     works,
 )
-from symbnn.inference.storage import Stored, fingerprint, flatten, join_draws, unflatten
+from symbnn.inference.storage import Stored, fingerprint, flatten, join_draws, program_checksum, unflatten
 from symbnn.posteriors import Empirical
 from symbnn.types import Key
 
@@ -52,7 +52,7 @@ def run(
     tuner: Tuner,
     settings: Run | None = None,
     *,
-    name: str | None = None,
+    name: str = "",
 ) -> Fit:
     """Burn-in, then draws, of all chains.
 
@@ -62,7 +62,8 @@ def run(
         kernel: How a chain starts and makes one transition.
         tuner: How the burn-in sets step size, masses and length; `adaptation.fixed` leaves them alone.
         settings: Number of chains and draws and the like, see `Run` (default: `Run()`).
-        name: The kernel with all its settings, by which a stopped run is recognised: needed with a sink.
+        name: The kernel in words, for the message that a sink belongs to another run. A stopped run is
+            recognised by what start, kernel and tuner compute.
 
     Diagnostics, per chain: `acceptance`, `divergences`, `energy_error` (root mean square), `num_gradients`,
     `step_size`, `log_density` (chain, draw), `chains` (their indices); and `seconds`, `damaged_chunks`,
@@ -80,9 +81,10 @@ def run(
     settings = replace(settings, chunk_size=settings.chunk_size or default_chunk_size(settings, target))
     assert settings.chunk_size is not None
     if settings.sink is not None:
-        if name is None:
-            raise ValueError("A run with a sink needs a name: the kernel with all its settings")
-        settings.sink.open(fingerprint(key, target, fingerprint_entries(settings, plan, name)))
+        start = program_checksum(target.init, key)
+        entries = fingerprint_entries(settings, plan, name or tuner.name, start)
+        entries["sampler"] = programs.sampler_checksum(key, target, kernel, tuner)
+        settings.sink.open(fingerprint(key, target, entries))
 
     compiled = programs.build(
         target,

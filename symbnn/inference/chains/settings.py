@@ -139,10 +139,11 @@ def check_initial(settings: Run, shapes: Any) -> None:
             )
 
 
-def fingerprint_entries(settings: Run, plan: chains.Layout, name: str) -> dict[str, str]:
+def fingerprint_entries(settings: Run, plan: chains.Layout, name: str, start: str) -> dict[str, str]:
     """What a stored run must agree in, besides key, data and density: all that changes a chunk.
 
-    Not `num_samples`: a longer run goes on from the chunks of a shorter one.
+    `start` is that of the target, where no `initial` is given. Not `num_samples`: a longer run goes on from
+    the chunks of a shorter one.
     """
     initial = [checksum(leaf) for leaf in jax.tree.leaves(settings.initial)]
     inputs = settings.storage.inputs
@@ -156,5 +157,5 @@ def fingerprint_entries(settings: Run, plan: chains.Layout, name: str) -> dict[s
         "data_shards": str(plan.mesh.shape["data"]),
         "kept": f"{'predictions' if inputs is not None else 'draws'} as {settings.storage.dtype}",
         "inputs": "none" if inputs is None else checksum(inputs),
-        "initial": ", ".join(initial) or "prior",
+        "initial": ", ".join(initial) or start,
     }
