@@ -93,7 +93,6 @@ def refine(
     if epochs:
         size = min(BATCH_SIZE, len(data.targets)) if batch_size is None else batch_size
         recipe = Recipe(epochs, size, _adam(learning_rate, max(1, epochs * (len(data.targets) // size))))
-        recipe.check_data(len(data.targets))
         # Arrays that are not trained, so that another start or penalty of the same shape compiles nothing.
         constants = {"mean": posterior.mean, "std": posterior.std, "penalty": jnp.float32(penalty)}
         members, settings = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], (weights, constants))

@@ -8,7 +8,7 @@ the prior over functions does not change with the width (Neal 1996).
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from symbnn import tree
+from symbnn.density.parts import total
 from symbnn.names import nearest
 from symbnn.types import Key, Params
 
@@ -39,7 +40,7 @@ class Prior(NamedTuple):
 
     def log_prob(self, params: Params) -> Float[Array, ""]:
         """Log-density of all weights."""
-        return jax.tree.reduce(jnp.add, jax.tree.map(jnp.sum, self.log_probs(params)))
+        return total(self.log_probs(params))
 
 
 def gaussian_prior(scale: Scale = 1.0, *, fan_in: bool = False) -> Prior:
@@ -95,11 +96,11 @@ def _independent(
 
     def scales(params: Params) -> dict[str, float]:
         leaves = tree.named_leaves(params)
-        _check_patterns(name, patterns, leaves)
+        chosen = _first_matches(name, patterns, leaves)
         return {
             leaf_name: std_of_unit_scale
-            * patterns[_first_match(patterns, leaf_name)]
-            / (math.sqrt(_fan_in(leaf.shape)) if fan_in else 1.0)
+            * patterns[chosen[leaf_name]]
+            / math.sqrt(math.prod(leaf.shape[:-1]) if fan_in else 1)
             for leaf_name, leaf in leaves.items()
         }
 
@@ -116,23 +117,18 @@ def _independent(
     return Prior(f"{name}({patterns}, fan_in={fan_in})", scales, log_probs, sample)
 
 
-def _fan_in(shape: tuple[int, ...]) -> int:
-    return math.prod(shape[:-1]) if len(shape) >= 2 else 1
-
-
-def _first_match(patterns: Mapping[str, float], leaf_name: str) -> str:
-    return next(pattern for pattern in patterns if fnmatchcase(leaf_name, pattern))
-
-
-def _check_patterns(name: str, patterns: Mapping[str, float], leaves: Mapping[str, Any]) -> None:
-    for leaf_name in leaves:
-        if not any(fnmatchcase(leaf_name, pattern) for pattern in patterns):
+def _first_matches(name: str, patterns: Iterable[str], leaves: Iterable[str]) -> dict[str, str]:
+    """The pattern that decides for every leaf; `ValueError` where a leaf or a pattern has no match."""
+    matches = {leaf: [pattern for pattern in patterns if fnmatchcase(leaf, pattern)] for leaf in leaves}
+    for leaf_name, found in matches.items():
+        if not found:
             raise ValueError(
                 f"{name} has no scale for leaf {leaf_name!r}; its patterns are {sorted(patterns)} "
                 "(add '*' for all other leaves)"
             )
     for pattern in patterns:
-        if pattern != "*" and not any(fnmatchcase(leaf_name, pattern) for leaf_name in leaves):
+        if pattern != "*" and not any(pattern in found for found in matches.values()):
             raise ValueError(
                 f"{name} has a scale for {pattern!r}, but no leaf has that name; {nearest(pattern, leaves)}"
             )
+    return {leaf_name: found[0] for leaf_name, found in matches.items()}

@@ -10,7 +10,7 @@ A density that is no network's is a target too: `Target(init, log_density)` is e
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -107,13 +107,10 @@ def target(
             return {**model.init(key), "params": prior.sample(key, shapes["params"])}
         return prior.sample(key, shapes)
 
+    parts = LogDensity(log_likelihood, prior.log_probs, float(temperature))
     return Target(
         init=init,
-        log_density=(
-            refuse_batch_statistics
-            if has_statistics
-            else LogDensity(log_likelihood, prior.log_probs, float(temperature))
-        ),
+        log_density=(lambda params: refuse_batch_statistics(shapes)) if has_statistics else parts,
         log_likelihood=log_likelihood,
         log_prior=log_prior,
         num_data=full.inputs.shape[0],
@@ -130,13 +127,14 @@ def has_batch_statistics(params: Params) -> bool:
     return isinstance(params, dict) and "batch_stats" in params
 
 
-def refuse_batch_statistics(params: Params = None) -> NoReturn:
-    """Raise: a network that looks at its whole batch has no log-density."""
-    raise ValueError(
-        "Networks with BatchNorm have no per-example likelihood: their outputs depend on the whole batch, so "
-        "Σ log p(y_i | x_i, w) is not defined; use a network without batch statistics (resnet20_frn, lenet, "
-        "mlp, vit), or an ensemble or SWAG, which take this one"
-    )
+def refuse_batch_statistics(params: Params) -> None:
+    """`ValueError` for the tree of a net with batch normalisation: it has no log-density."""
+    if has_batch_statistics(params):
+        raise ValueError(
+            "Networks with BatchNorm have no per-example likelihood: their outputs depend on the whole "
+            "batch, so Σ log p(y_i | x_i, w) is not defined; use a network without batch statistics "
+            "(resnet20_frn, lenet, mlp, vit), or an ensemble or SWAG, which take this one"
+        )
 
 
 def _summed(model: Any, likelihood: Likelihood, full: Batch, chunk_size: int) -> Callable[..., Array]:

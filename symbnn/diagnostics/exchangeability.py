@@ -47,12 +47,7 @@ def exchangeability(spec: SymmetrySpec, samples: Samples, *, group: str) -> Exch
 
 def _whole_axis(spec: SymmetrySpec, group: str) -> tuple[str, int]:
     for leaf in spec.leaves:
-        for axis, word in enumerate(leaf.axes):
-            if (
-                len(leaf.shape) > 1
-                and len(word) == 1
-                and isinstance(word[0], Factor)
-                and word[0].group == group
-            ):
+        for axis, word in enumerate(leaf.axes if len(leaf.shape) > 1 else ()):
+            if len(word) == 1 and isinstance(word[0], Factor) and word[0].group == group:
                 return leaf.name, axis
     raise ValueError(f"group {group!r} is not a whole axis of any leaf with two or more axes")

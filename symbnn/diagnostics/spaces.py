@@ -6,7 +6,7 @@ makes any chain look perfect, converged or not, so a low aligned R-hat certifies
 control is computed beside it, always, and the verdict rests on function space alone.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -94,7 +94,8 @@ def relabelled(spec: SymmetrySpec, samples: Samples, key: Key) -> tuple[Samples,
 
     def one(key: Key, params: Params) -> tuple[Params, dict[str, Array]]:
         element = symmetry.random_element(spec, key)
-        only_labels = element._replace(scales=_ones(element.scales), signs=_ones(element.signs))
+        scales, signs = jax.tree.map(jnp.ones_like, (element.scales, element.signs))
+        only_labels = element._replace(scales=scales, signs=signs)
         return symmetry.act(spec, only_labels, params), element.permutations
 
     return jax.jit(jax.vmap(one))(jax.random.split(key, tree.num_samples(samples)), samples)
@@ -102,7 +103,8 @@ def relabelled(spec: SymmetrySpec, samples: Samples, key: Key) -> tuple[Samples,
 
 def summarise(draws: Float[Array, "chains draws quantities"]) -> Summary:
     """R-hat and ESS of all quantities, block by block."""
-    parts = [_statistics(block) for block in _blocks(draws)]
+    starts = range(0, draws.shape[2], QUANTITIES_PER_BLOCK)
+    parts = [_statistics(draws[:, :, start : start + QUANTITIES_PER_BLOCK]) for start in starts]
     split, rank, bulk, tail = (jnp.concatenate(part) for part in zip(*parts, strict=True))
     median, high = jnp.quantile(rank, jnp.array([0.5, 0.95]))
     constant = (draws.max((0, 1)) == draws.min((0, 1))).sum()
@@ -149,12 +151,3 @@ def verdict(function: Summary, *, num_chains: int) -> str:
 def _statistics(draws: Array) -> tuple[Array, ...]:
     """In one program, so that the ranks, which cost most, are found once."""
     return tuple(statistic(draws) for statistic in (split_rhat, rank_rhat, bulk_ess, tail_ess))
-
-
-def _blocks(draws: Array) -> Iterator[Array]:
-    for start in range(0, draws.shape[2], QUANTITIES_PER_BLOCK):
-        yield draws[:, :, start : start + QUANTITIES_PER_BLOCK]
-
-
-def _ones(values: dict[str, Array]) -> dict[str, Array]:
-    return jax.tree.map(jnp.ones_like, values)

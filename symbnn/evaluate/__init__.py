@@ -1,6 +1,5 @@
 """Judging predictions and posteriors: pure functions, arrays in, scalars out, compiled once per shape."""
 
-from symbnn.evaluate.agreement import agreement, total_variation
 from symbnn.evaluate.barrier import Barrier, barrier, cross_entropy, interpolate, misclassified
 from symbnn.evaluate.calibration import (
     ReliabilityCurve,
@@ -11,13 +10,9 @@ from symbnn.evaluate.calibration import (
     reliability_curve,
 )
 from symbnn.evaluate.checks import unchecked
-from symbnn.evaluate.classification import accuracy, brier, nll
+from symbnn.evaluate.classification import accuracy, agreement, brier, nll, total_variation
 from symbnn.evaluate.corrections import recompute_statistics, repair
-from symbnn.evaluate.diversity import (
-    disagreement,
-    mutual_information,
-    mutual_information_score,
-)
+from symbnn.evaluate.diversity import disagreement, mutual_information, mutual_information_score
 from symbnn.evaluate.gaussians import kl, wasserstein
 from symbnn.evaluate.metrics import Metrics
 from symbnn.evaluate.mixture import Mixture

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from symbnn.evaluate.checks import checked, labels, probabilities
+from symbnn.evaluate.checks import Labels, Probs, checked, labels, probabilities
 from symbnn.evaluate.classification import is_most_probable
 
 
@@ -39,39 +39,35 @@ class ReliabilityCurve(NamedTuple):
 
 @checked(probabilities, labels)
 @partial(jax.jit, static_argnames="bins")
-def ece(probs: Float[Array, "n c"], labels: Int[Array, " n"], *, bins: int = 15) -> Float[Array, ""]:
+def ece(probs: Probs, labels: Labels, *, bins: int = 15) -> Float[Array, ""]:
     """Expected calibration error of the most probable class, equal-width bins, L1."""
     return expected_gap(bin_sums(*top_label(probs, labels), bins))
 
 
 @checked(probabilities, labels)
 @partial(jax.jit, static_argnames="bins")
-def mce(probs: Float[Array, "n c"], labels: Int[Array, " n"], *, bins: int = 15) -> Float[Array, ""]:
+def mce(probs: Probs, labels: Labels, *, bins: int = 15) -> Float[Array, ""]:
     """Maximum calibration error: the gap of the worst bin that is not empty."""
     return maximum_gap(bin_sums(*top_label(probs, labels), bins))
 
 
 @checked(probabilities, labels)
 @partial(jax.jit, static_argnames="bins")
-def adaptive_ece(probs: Float[Array, "n c"], labels: Int[Array, " n"], *, bins: int = 15) -> Float[Array, ""]:
+def adaptive_ece(probs: Probs, labels: Labels, *, bins: int = 15) -> Float[Array, ""]:
     """Expected calibration error with equally many inputs in each bin."""
     return _equal_mass_gap(*top_label(probs, labels), bins)
 
 
 @checked(probabilities, labels)
 @partial(jax.jit, static_argnames="bins")
-def classwise_ece(
-    probs: Float[Array, "n c"], labels: Int[Array, " n"], *, bins: int = 15
-) -> Float[Array, ""]:
+def classwise_ece(probs: Probs, labels: Labels, *, bins: int = 15) -> Float[Array, ""]:
     """Mean over classes of the binary calibration error of "is it this class", equal-width bins."""
     return classwise_gap(classwise_sums(probs, labels, bins), probs.shape[0])
 
 
 @checked(probabilities, labels)
 @partial(jax.jit, static_argnames="bins")
-def reliability_curve(
-    probs: Float[Array, "n c"], labels: Int[Array, " n"], *, bins: int = 15
-) -> ReliabilityCurve:
+def reliability_curve(probs: Probs, labels: Labels, *, bins: int = 15) -> ReliabilityCurve:
     """The points of a reliability diagram; the last bin holds confidence exactly 1."""
     sums = bin_sums(*top_label(probs, labels), bins)
     return ReliabilityCurve(
@@ -79,7 +75,7 @@ def reliability_curve(
     )
 
 
-def top_label(probs: Float[Array, "n c"], labels: Int[Array, " n"]) -> tuple[jax.Array, jax.Array]:
+def top_label(probs: Probs, labels: Labels) -> tuple[jax.Array, jax.Array]:
     """Confidence in the most probable class, and whether it is the label."""
     return jnp.max(probs, axis=-1), is_most_probable(probs, labels)
 
@@ -117,7 +113,7 @@ def maximum_gap(sums: Bins) -> Float[Array, ""]:
 
 
 def classwise_sums(
-    probs: Float[Array, "n c"], labels: Int[Array, " n"], bins: int, weights: Array | None = None
+    probs: Probs, labels: Labels, bins: int, weights: Array | None = None
 ) -> Float[Array, "bins c"]:
     """Sum of p - [y = c] in each bin of each class: all that the classwise error needs, and additive."""
     probs = probs.astype(jnp.promote_types(probs.dtype, jnp.float32))

@@ -19,7 +19,10 @@ from typing import Any, ParamSpec, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float, Int
 
+Probs = Float[Array, "n c"]
+Labels = Int[Array, " n"]
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 Check = Callable[[str, Any, tuple[Any, ...]], None]
@@ -63,16 +66,12 @@ def checked(*checks: Check) -> Callable[[Callable[Arguments, Result]], Callable[
 
 def probabilities(name: str, value: Any, given: tuple[Any, ...] = ()) -> None:
     """Rows on the last axis are distributions: finite, not negative, sum to one."""
-    _float_array(name, value, ndim=2)
-    if not _is_traced(value):
-        _distributions(name, value)
+    _distributions(name, value, ndim=2)
 
 
 def member_probabilities(name: str, value: Any, given: tuple[Any, ...] = ()) -> None:
     """As `probabilities`, with a leading axis of members: `(members, inputs, classes)`."""
-    _float_array(name, value, ndim=3)
-    if not _is_traced(value):
-        _distributions(name, value)
+    _distributions(name, value, ndim=3)
 
 
 def same_shape(name: str, value: Any, given: tuple[Any, ...]) -> None:
@@ -118,7 +117,10 @@ def positive(name: str, value: Any, given: tuple[Any, ...] = ()) -> None:
         raise ValueError(f"{name}: expected positive numbers, got {low:.6g}")
 
 
-def _distributions(name: str, value: Any) -> None:
+def _distributions(name: str, value: Any, *, ndim: int) -> None:
+    _float_array(name, value, ndim=ndim)
+    if _is_traced(value):
+        return
     tolerance = max(1e-4, 16 * float(jnp.finfo(_dtype(value)).eps))
     low, off = (float(number) for number in _distance_from_distribution(value))
     if low >= -1e-7 and off <= tolerance:

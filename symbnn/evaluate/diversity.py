@@ -39,13 +39,8 @@ def disagreement(member_probs: Float[Array, "members n c"]) -> Float[Array, ""]:
     members = member_probs.shape[0]
     if members < 2:
         raise ValueError(f"member_probs: expected at least two members to disagree, got {members}")
-    votes = _votes(member_probs)
+    classes, rows = jnp.argmax(member_probs, axis=-1), jnp.arange(member_probs.shape[1])
+    # Counted without a one-hot array of all members.
+    votes = jnp.zeros(member_probs.shape[1:], jnp.float32).at[rows[None], classes].add(1.0)
     same = jnp.sum(votes * (votes - 1.0), axis=-1) / (members * (members - 1))
     return 1.0 - jnp.mean(same)
-
-
-def _votes(member_probs: Float[Array, "members n c"]) -> Float[Array, "n c"]:
-    """Members that predict each class, counted without a one-hot array of all of them."""
-    classes = jnp.argmax(member_probs, axis=-1)
-    rows = jnp.arange(member_probs.shape[1])
-    return jnp.zeros(member_probs.shape[1:], jnp.float32).at[rows[None], classes].add(1.0)

@@ -30,14 +30,12 @@ class Gaussian(Protocol):
 
 def kl(q: Gaussian, p: Gaussian) -> Float[Array, ""]:
     """KL(q || p) in nats."""
-    _check(q, p)
-    return _kl(q.mean, q.std, p.mean, p.std)
+    return _kl(*_checked(q, p))
 
 
 def wasserstein(q: Gaussian, p: Gaussian) -> Float[Array, ""]:
     """The 2-Wasserstein distance, in units of the weights."""
-    _check(q, p)
-    return _wasserstein(q.mean, q.std, p.mean, p.std)
+    return _wasserstein(*_checked(q, p))
 
 
 @jax.jit
@@ -60,7 +58,8 @@ def _wasserstein(mean_q: Params, std_q: Params, mean_p: Params, std_p: Params) -
     return length(jnp.stack(jax.tree.leaves(parts)))
 
 
-def _check(q: Gaussian, p: Gaussian) -> None:
-    """The four trees have the same leaves of the same shapes."""
+def _checked(q: Gaussian, p: Gaussian) -> tuple[Params, Params, Params, Params]:
+    """The four trees, which have the same leaves of the same shapes."""
     for what, params in (("q.std", q.std), ("p.mean", p.mean), ("p.std", p.std)):
         tree.check_same_shapes(what, params, q.mean)
+    return q.mean, q.std, p.mean, p.std

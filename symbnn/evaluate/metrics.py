@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import xlogy
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from symbnn.evaluate.calibration import (
     Bins,
@@ -27,7 +27,7 @@ from symbnn.evaluate.calibration import (
     maximum_gap,
     top_label,
 )
-from symbnn.evaluate.checks import checked, labels, probabilities, same_shape
+from symbnn.evaluate.checks import Labels, Probs, checked, labels, probabilities, same_shape
 from symbnn.evaluate.classification import label_probabilities
 
 
@@ -57,10 +57,10 @@ class Metrics:
 
     def update(
         self,
-        probs: Float[Array, "n c"],
-        labels: Int[Array, " n"],
+        probs: Probs,
+        labels: Labels,
         *,
-        reference: Float[Array, "n c"] | None = None,
+        reference: Probs | None = None,
         weights: Float[Array, " n"] | None = None,
     ) -> "Metrics":
         """With one more batch; `reference`: probabilities to agree with; weight zero leaves an input out."""
@@ -89,9 +89,9 @@ class Metrics:
 @checked(probabilities, labels, same_shape)
 @partial(jax.jit, static_argnames="bins")
 def _summarise(
-    probs: Float[Array, "n c"],
-    labels: Int[Array, " n"],
-    reference: Float[Array, "n c"] | None,
+    probs: Probs,
+    labels: Labels,
+    reference: Probs | None,
     weights: Float[Array, " n"] | None,
     *,
     bins: int,

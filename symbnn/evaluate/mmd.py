@@ -126,16 +126,11 @@ def bandwidth_grid(cross: Float[Array, "m n"], num: int) -> Float[Array, " num"]
     return jnp.geomspace(smallest / 2.0, 2.0 * largest, num)
 
 
-def _laplace(distances: Distances) -> tuple[jax.Array, int]:
-    return distances.absolute, 1
-
-
-def _gaussian(distances: Distances) -> tuple[jax.Array, int]:
-    return jnp.sqrt(distances.squared), 2
-
-
-# Each kernel is exp(-(distance / bandwidth)^power).
-_KERNELS = {"laplace": _laplace, "gaussian": _gaussian}
+# distances -> (distance, power): each kernel is exp(-(distance / bandwidth)^power).
+_KERNELS: dict[str, Callable[[Distances], tuple[jax.Array, int]]] = {
+    "laplace": lambda distances: (distances.absolute, 1),
+    "gaussian": lambda distances: (jnp.sqrt(distances.squared), 2),
+}
 _AGGREGATES: dict[str, Callable[..., jax.Array]] = {"max": jnp.max, "mean": jnp.mean}
 
 

@@ -19,6 +19,9 @@ from jaxtyping import Array, Float
 from symbnn.evaluate.checks import checked, finite, positive
 from symbnn.symmetry.numerics import length
 
+Members = Float[Array, "members n"]
+Targets = Float[Array, " n"]
+
 
 @checked(finite, finite)
 @jax.jit
@@ -29,9 +32,7 @@ def rmse(mean: Float[Array, " n *k"], targets: Float[Array, " n *k"]) -> Float[A
 
 @checked(finite, positive, finite)
 @jax.jit
-def mixture_nll(
-    means: Float[Array, "members n"], stds: Float[Array, "members n"], targets: Float[Array, " n"]
-) -> Float[Array, ""]:
+def mixture_nll(means: Members, stds: Members, targets: Targets) -> Float[Array, ""]:
     """Mean negative log-density of the targets under the mixtures."""
     log_density = normal_log_density(targets, means, stds)
     return -jnp.mean(jax.nn.logsumexp(log_density, axis=0) - jnp.log(means.shape[0]))
@@ -39,9 +40,7 @@ def mixture_nll(
 
 @checked(finite, finite)
 @partial(jax.jit, static_argnames="fair")
-def crps(
-    samples: Float[Array, "members n"], targets: Float[Array, " n"], *, fair: bool = False
-) -> Float[Array, ""]:
+def crps(samples: Members, targets: Targets, *, fair: bool = False) -> Float[Array, ""]:
     """Mean CRPS of the empirical distribution; `fair` is unbiased for the law the samples were drawn from."""
     members = samples.shape[0]
     pairs = members * (members - 1) if fair else members**2
@@ -54,9 +53,7 @@ def crps(
 
 @checked(finite, positive, finite)
 @jax.jit
-def mixture_crps(
-    means: Float[Array, "members n"], stds: Float[Array, "members n"], targets: Float[Array, " n"]
-) -> Float[Array, ""]:
+def mixture_crps(means: Members, stds: Members, targets: Targets) -> Float[Array, ""]:
     """Mean CRPS of Gaussian mixtures in closed form; one member gives the Gaussian's."""
 
     def against_all(total: jax.Array, member: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
@@ -70,9 +67,7 @@ def mixture_crps(
 
 @checked(finite, positive, finite)
 @jax.jit
-def mixture_cdf(
-    means: Float[Array, "members n"], stds: Float[Array, "members n"], targets: Float[Array, " n"]
-) -> Float[Array, " n"]:
+def mixture_cdf(means: Members, stds: Members, targets: Targets) -> Float[Array, " n"]:
     """F(y): the probability integral transform, uniform if the prediction is calibrated."""
     return jnp.mean(norm.cdf(targets, means, stds), axis=0)
 

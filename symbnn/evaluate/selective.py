@@ -13,11 +13,10 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from symbnn.evaluate.calibration import top_label
-from symbnn.evaluate.checks import checked, labels, probabilities
+from symbnn.evaluate.checks import Labels, Probs, checked, labels, probabilities
 
 
 class RiskCoverage(NamedTuple):
@@ -28,21 +27,9 @@ class RiskCoverage(NamedTuple):
 
 
 @checked(probabilities, labels)
-def risk_coverage_curve(probs: Float[ArrayLike, "n c"], labels: Int[ArrayLike, " n"]) -> RiskCoverage:
+@jax.jit
+def risk_coverage_curve(probs: Probs, labels: Labels) -> RiskCoverage:
     """The risk r_k at every coverage k/n."""
-    return _curve(probs, labels)
-
-
-@checked(probabilities, labels)
-@jax.jit
-def aurc(probs: Float[Array, "n c"], labels: Int[Array, " n"]) -> Float[Array, ""]:
-    """Area under the risk-coverage curve: 0 is perfect, the error rate is chance."""
-    curve = _curve(probs, labels)
-    return _area(curve.risk)
-
-
-@jax.jit
-def _curve(probs: Float[Array, "n c"], labels: Int[Array, " n"]) -> RiskCoverage:
     count = probs.shape[0]
     confidence, correct = top_label(probs, labels)
     descending, errors = jax.lax.sort_key_val(-confidence, 1.0 - correct)
@@ -53,6 +40,10 @@ def _curve(probs: Float[Array, "n c"], labels: Int[Array, " n"]) -> RiskCoverage
     return RiskCoverage(position / count, jnp.cumsum(expected) / position)
 
 
-def _area(heights: Float[Array, " n"]) -> Float[Array, ""]:
-    """Mean height of the trapezoids, each 1/n of a whole 1 - 1/n wide. One input has no area: NaN."""
-    return jnp.mean(0.5 * (heights[1:] + heights[:-1])) if heights.shape[0] > 1 else jnp.full((), jnp.nan)
+@checked(probabilities, labels)
+@jax.jit
+def aurc(probs: Probs, labels: Labels) -> Float[Array, ""]:
+    """Area under the risk-coverage curve: 0 is perfect, the error rate is chance; NaN for a single input."""
+    risk = risk_coverage_curve(probs, labels).risk
+    # Mean height of the trapezoids, each 1/n of a whole 1 - 1/n wide.
+    return jnp.mean(0.5 * (risk[1:] + risk[:-1])) if len(risk) > 1 else jnp.full((), jnp.nan)

@@ -13,9 +13,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
-from symbnn.evaluate.checks import checked, finite, labels
+from symbnn.evaluate.checks import Labels, checked, finite, labels
 
 # Temperatures outside have no use: at 1e-3 every softmax is one-hot, at 1e3 every one is uniform.
 LOWEST, HIGHEST = 1e-3, 1e3
@@ -25,7 +25,7 @@ STEPS = 40
 
 @checked(finite, labels)
 @jax.jit
-def fit_temperature(logits: Float[Array, "n c"], labels: Int[Array, " n"]) -> Float[Array, ""]:
+def fit_temperature(logits: Float[Array, "n c"], labels: Labels) -> Float[Array, ""]:
     """The temperature of least NLL, between 1e-3 and 1e3; for a mean of softmaxes pass `log(probs)`."""
     centred = logits - jnp.max(logits, axis=-1, keepdims=True)
     at_label = jnp.take_along_axis(centred, labels[:, None], axis=-1)[:, 0]

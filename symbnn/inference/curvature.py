@@ -7,8 +7,9 @@ linear in its weights the exact Hessian. H_n is cut at zero where a likelihood i
 log-concave in its outputs.
 """
 
+import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,82 +18,69 @@ from jaxtyping import Array, Float
 from symbnn.density import Batch, Likelihood
 from symbnn.types import Key
 
-Outputs = Callable[[Float[Array, " p"], Array], Float[Array, "n c"]]
-"""(flat weights, inputs) -> outputs."""
+ITERATIONS, OVERSAMPLING = 4, 10
+"""Of the subspace iteration: enough for curvatures, whose eigenvalues fall fast."""
 
 
-def diagonal(
-    outputs: Outputs, likelihood: Likelihood, weights: Float[Array, " p"], data: Batch, *, chunk_size: int
-) -> Float[Array, " p"]:
+class Fitted(NamedTuple):
+    """A network at the weights whose curvature is wanted, as a function of them laid out flat."""
+
+    outputs: Callable[[Float[Array, " p"], Array], Float[Array, "n c"]]
+    """(flat weights, inputs) -> outputs."""
+    likelihood: Likelihood
+    weights: Float[Array, " p"]
+
+
+def diagonal(network: Fitted, data: Batch, *, chunk_size: int) -> Float[Array, " p"]:
     """The diagonal of G, exactly: squares of the rows of L_nᵀ J_n, with H_n = L_n L_nᵀ."""
 
     def chunk(batch: Batch) -> Array:
-        return jnp.sum(jnp.square(_rows(outputs, likelihood, weights, batch)), axis=(0, 1))
+        return jnp.sum(jnp.square(_rows(network, batch)), axis=(0, 1))
 
     return _sum_over_chunks(chunk, data, chunk_size)
 
 
-def full(
-    outputs: Outputs, likelihood: Likelihood, weights: Float[Array, " p"], data: Batch, *, chunk_size: int
-) -> Float[Array, "p p"]:
+def full(network: Fitted, data: Batch, *, chunk_size: int) -> Float[Array, "p p"]:
     """All of G: for few weights, as in a last layer."""
 
     def chunk(batch: Batch) -> Array:
-        rows = _rows(outputs, likelihood, weights, batch).reshape(-1, weights.shape[0])
+        rows = _rows(network, batch).reshape(-1, network.weights.shape[0])
         return rows.T @ rows
 
     return _sum_over_chunks(chunk, data, chunk_size)
 
 
-def low_rank(
-    key: Key,
-    outputs: Outputs,
-    likelihood: Likelihood,
-    weights: Float[Array, " p"],
-    data: Batch,
-    *,
-    rank: int,
-    chunk_size: int,
-    num_iterations: int = 4,
-    oversampling: int = 10,
-) -> Float[Array, "r p"]:
+def low_rank(key: Key, network: Fitted, data: Batch, *, rank: int, chunk_size: int) -> Float[Array, "r p"]:
     """F with FᵀF the best approximation of G of rank `rank`, by randomised subspace iteration.
 
     Halko, Martinsson and Tropp 2011, algorithm 4.4 with a Rayleigh-Ritz step: exact if the subspace (rank
-    plus oversampling) holds the range of G. Costs `num_iterations + 1` products of G with a block.
+    plus oversampling) holds the range of G. Costs `ITERATIONS + 1` products of G with a block.
     """
-    num_weights = weights.shape[0]
-    width = min(rank + oversampling, num_weights)
-    start = jax.random.normal(key, (num_weights * width,), weights.dtype).reshape(num_weights, width)
-
-    def product(block: Float[Array, "p k"]) -> Float[Array, "p k"]:
-        return _product(outputs, likelihood, weights, data, block, chunk_size)
+    num_weights, dtype = network.weights.shape[0], network.weights.dtype
+    width = min(rank + OVERSAMPLING, num_weights)
+    start = jax.random.normal(key, (num_weights * width,), dtype).reshape(num_weights, width)
+    product = functools.partial(_product, network, data, chunk_size)
 
     def iterate(_: Array, basis: Array) -> Array:
         return jnp.linalg.qr(product(basis))[0]
 
-    basis = jax.lax.fori_loop(0, num_iterations, iterate, jnp.linalg.qr(start)[0])
+    basis = jax.lax.fori_loop(0, ITERATIONS, iterate, jnp.linalg.qr(start)[0])
     values, vectors = jnp.linalg.eigh(basis.T @ product(basis))
     kept = slice(width - min(rank, width), None)
     return jnp.sqrt(jnp.maximum(values[kept], 0.0))[:, None] * (basis @ vectors[:, kept]).T
 
 
 def _product(
-    outputs: Outputs,
-    likelihood: Likelihood,
-    weights: Float[Array, " p"],
-    data: Batch,
-    block: Float[Array, "p k"],
-    chunk_size: int,
+    network: Fitted, data: Batch, chunk_size: int, block: Float[Array, "p k"]
 ) -> Float[Array, "p k"]:
     """G times a block of vectors, by forward mode, H_n and reverse mode."""
 
     def chunk(batch: Batch) -> Array:
-        values, pullback = jax.vjp(lambda w: outputs(w, batch.inputs), weights)
-        roots = _roots(likelihood, values, batch)
+        values, pullback = jax.vjp(lambda w: network.outputs(w, batch.inputs), network.weights)
+        roots = _roots(network.likelihood, values, batch)
 
         def one(vector: Array) -> Array:
-            tangent = jax.jvp(lambda w: outputs(w, batch.inputs), (weights,), (vector,))[1]
+            tangent = jax.jvp(lambda w: network.outputs(w, batch.inputs), (network.weights,), (vector,))[1]
             curved = jnp.einsum("ncr,ndr,nd->nc", roots, roots, tangent)
             return pullback(curved)[0]
 
@@ -101,14 +89,12 @@ def _product(
     return _sum_over_chunks(chunk, data, chunk_size)
 
 
-def _rows(
-    outputs: Outputs, likelihood: Likelihood, weights: Float[Array, " p"], batch: Batch
-) -> Float[Array, "n c p"]:
+def _rows(network: Fitted, batch: Batch) -> Float[Array, "n c p"]:
     """L_nᵀ J_n of every input."""
 
     def one(x: Array, y: Array) -> Array:
-        values, pullback = jax.vjp(lambda w: outputs(w, x[None]), weights)
-        root = _roots(likelihood, values, Batch(x[None], y[None]))[0]
+        values, pullback = jax.vjp(lambda w: network.outputs(w, x[None]), network.weights)
+        root = _roots(network.likelihood, values, Batch(x[None], y[None]))[0]
         return jax.vmap(lambda column: pullback(column[None])[0], in_axes=1)(root)
 
     return jax.vmap(one)(batch.inputs, batch.targets)

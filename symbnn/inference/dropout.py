@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float
 
-from symbnn.density import Batch, Target, has_batch_statistics, refuse_batch_statistics
+from symbnn.density import Batch, Target, refuse_batch_statistics
 from symbnn.inference.base import Checkpoint, ProgressCallback
 from symbnn.inference.multimode import ModeMethod
-from symbnn.inference.training.recipe import check_count, recipe_of, refuse_temperature
+from symbnn.inference.training.recipe import Recipe, check_count, documented, refuse_temperature
 from symbnn.inference.training.train import Problem, problem_of, train, warn_nonfinite
 from symbnn.names import nearest
 from symbnn.posteriors import DroppedUnits, Reading, Units
@@ -52,6 +52,7 @@ class DropoutLoss:
         return -fitted - self.problem.prior.log_prob(weights) / self.problem.num_data, statistics
 
 
+@documented
 def dropout(
     *,
     rate: float = 0.1,
@@ -71,16 +72,12 @@ def dropout(
         units: Groups of the model's spec that are dropped; None is all hidden units.
         masks_per_batch: Parts of a minibatch, each with its own masks; it must divide `batch_size`.
         epochs: Passes over the data.
-        batch_size: Examples per step; the last, incomplete minibatch of an epoch is left out.
-        optimizer: Any of Optax; None is `optax.adam(1e-3)`. Make it once: a new object compiles anew.
-        initial: Where training starts; None is the model's initialisation.
-        progress: Called by the host after every chunk of epochs.
-        checkpoint: Where the state is kept (`io.TrainingStore(directory)`), so that a training that was
-            stopped goes on with the same result.
+        (settings of all trainings)
 
     Diagnostics: `loss` (epochs,); `num_nonfinite`, steps with a NaN or infinite loss.
     """
-    recipe = recipe_of(epochs, batch_size, optimizer)
+    recipe = Recipe(epochs, batch_size, optimizer)
+    kept = {"progress": progress, "checkpoint": checkpoint}
     check_count("masks_per_batch", masks_per_batch)
     if batch_size % masks_per_batch:
         raise ValueError(f"masks_per_batch must divide batch_size; got {masks_per_batch} and {batch_size}")
@@ -89,23 +86,11 @@ def dropout(
 
     def fit_modes(mode_keys: Key, target: Target, starts: Samples) -> tuple[Any, dict[str, Any]]:
         problem = problem_of(target)
-        recipe.check_data(problem.num_data)
         refuse_temperature("dropout", target.temperature)
-        if has_batch_statistics(starts):
-            refuse_batch_statistics()
+        refuse_batch_statistics(starts)
         dropped = hidden_units(target.model.spec, units)
         loss = DropoutLoss(problem, dropped, rate, masks_per_batch)
-        trained = train(
-            loss,
-            recipe,
-            mode_keys,
-            starts,
-            {},
-            target.data,
-            progress=progress,
-            checkpoint=checkpoint,
-            stage="dropout",
-        )
+        trained = train(loss, recipe, mode_keys, starts, {}, target.data, stage="dropout", **kept)
         warn_nonfinite("dropout", trained.num_nonfinite)
         samples = jax.tree.map(lambda leaf: leaf[:, None], trained.weights)
         return jax.vmap(lambda one: DroppedUnits(one, dropped, rate))(samples), trained.diagnostics()

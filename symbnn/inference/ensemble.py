@@ -18,7 +18,7 @@ import optax
 from symbnn import keys, tree
 from symbnn.density import Target, require_network
 from symbnn.inference.base import Checkpoint, Fit, Method, ProgressCallback
-from symbnn.inference.training.recipe import check_count, recipe_of
+from symbnn.inference.training.recipe import Recipe, check_count, documented
 from symbnn.inference.training.train import (
     NetworkLoss,
     Trained,
@@ -36,6 +36,7 @@ from symbnn.types import Key, Params, Samples
 OBJECTIVES = {"map": True, "mle": False}
 
 
+@documented
 def ensemble(
     *,
     num_members: int,
@@ -54,21 +55,16 @@ def ensemble(
     Args:
         num_members: Networks that are trained.
         epochs: Passes of every member over the data.
-        batch_size: Examples per step; the last, incomplete minibatch of an epoch is left out.
-        optimizer: Any of Optax; None is `optax.adam(1e-3)`. Make it once: a new object compiles anew.
         objective: `"map"` with the prior as regulariser, `"mle"` without.
-        initial: One start per member; None is the model's own initialisation.
         members_per_block: Members trained at once, which bounds memory; None is all. The result is the same
             up to rounding.
         snapshots: Rising epochs after which the networks are kept too.
-        progress: Called by the host after every chunk of epochs.
-        checkpoint: Where the state is kept (`io.TrainingStore(directory)`), so that a training that was
-            stopped goes on with the same result.
+        (settings of all trainings)
 
     Diagnostics: `loss` (members, epochs); `num_nonfinite` (members,), steps with a NaN or infinite loss;
     with `snapshots` also `snapshots`, trees with axes (members, snapshots, ...).
     """
-    recipe = recipe_of(epochs, batch_size, optimizer)
+    recipe = Recipe(epochs, batch_size, optimizer)
     with_prior = lookup(OBJECTIVES, objective, "objective")
     check_count("num_members", num_members)
     size = num_members if members_per_block is None else members_per_block
@@ -77,7 +73,6 @@ def ensemble(
 
     def method(key: Key, target: Target) -> Fit:
         require_network(target, "ensemble")
-        recipe.check_data(target.num_data)
         starts = member_starts(key, target, num_members, initial)
         loss = NetworkLoss(problem_of(target), with_prior)
         run = functools.partial(train, loss, recipe, data=target.data, progress=progress, snapshots=snapshots)

@@ -71,23 +71,25 @@ def hmc(
         (settings of all samplers)
     """
     run = Run.of(locals())
-    _check(step_size, num_steps, trajectory, jitter)
+    _check(step_size, num_steps, trajectory, jitter, max_num_steps)
     adaptation.require_adapting(
         step_size, mass=mass, target_acceptance=target_acceptance, max_num_steps=max_num_steps
     )
-    if max_num_steps is not None and num_steps is not None:
-        raise ValueError(
-            "max_num_steps applies only when num_steps is None; got both "
-            f"(max_num_steps={max_num_steps}, num_steps={num_steps})"
-        )
     most = MAX_NUM_STEPS if max_num_steps is None else max_num_steps
 
     def method(key: Key, target: Target) -> Fit:
+        length, steps = default_trajectory(target) if trajectory is None else trajectory, num_steps
         if step_size is None:
-            steps = num_steps
-            tuner = _windows(target, num_burnin, mass or "identity", target_acceptance, trajectory)
+            tuner = adaptation.windows(
+                num_burnin,
+                initial_step_size=adaptation.first_step_size(target),
+                mass=mass or "identity",
+                target_acceptance=target_acceptance,
+                length=length,
+                # A quarter period against either mass.
+                length_with_mass=0.5 * math.pi if trajectory is None else trajectory,
+            )
         else:
-            length = default_trajectory(target) if trajectory is None else trajectory
             steps = num_steps or max(1, math.ceil(length / step_size - 1e-6))
             tuner = adaptation.fixed(step_size=step_size, length=steps * step_size)
         name = f"hmc(num_steps={steps}, max_num_steps={most}, jitter={jitter}, {tuner.name})"
@@ -99,8 +101,7 @@ def hmc(
 
 def default_trajectory(target: Target) -> float:
     """π σ √T / 2 with σ² the mean prior variance of a weight: for unit masses."""
-    num_weights = sum(adaptation.leaf_sizes(target).values())
-    return 0.5 * math.pi * adaptation.prior_radius(target) / math.sqrt(num_weights)
+    return 0.5 * math.pi * adaptation.prior_radius(target) / math.sqrt(adaptation.num_weights(target))
 
 
 def build_kernel(*, num_steps: int | None, jitter: float = 0.0, max_num_steps: int = MAX_NUM_STEPS) -> Kernel:
@@ -171,27 +172,20 @@ def kinetic_difference(new: Params, old: Params, inverse_mass: Params) -> Array:
     return 0.5 * jax.tree.reduce(jnp.add, terms)
 
 
-def _windows(
-    target: Target,
-    num_burnin: int,
-    mass: adaptation.Mass,
-    target_acceptance: float | None,
+def _check(
+    step_size: float | None,
+    num_steps: int | None,
     trajectory: float | None,
-) -> adaptation.Tuner:
-    """Adaptation of step size and mass; without a `trajectory`, to a quarter period against either mass."""
-    return adaptation.windows(
-        num_burnin,
-        initial_step_size=adaptation.first_step_size(target),
-        mass=mass,
-        target_acceptance=adaptation.TARGET_ACCEPTANCE if target_acceptance is None else target_acceptance,
-        length=default_trajectory(target) if trajectory is None else trajectory,
-        length_with_mass=0.5 * math.pi if trajectory is None else trajectory,
-    )
-
-
-def _check(step_size: float | None, num_steps: int | None, trajectory: float | None, jitter: float) -> None:
+    jitter: float,
+    max_num_steps: int | None,
+) -> None:
     check_positive(step_size=step_size, num_steps=num_steps, trajectory=trajectory)
     if num_steps is not None and trajectory is not None:
         raise ValueError("Give num_steps or trajectory, not both: num_steps is trajectory / step_size")
     if not 0 <= jitter < 1:
         raise ValueError(f"jitter must be in [0, 1); got {jitter}")
+    if max_num_steps is not None and num_steps is not None:
+        raise ValueError(
+            "max_num_steps applies only when num_steps is None; got both "
+            f"(max_num_steps={max_num_steps}, num_steps={num_steps})"
+        )

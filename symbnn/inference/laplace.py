@@ -24,18 +24,19 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from symbnn import keys, tree
-from symbnn.density import Batch, Likelihood, Target, has_batch_statistics, refuse_batch_statistics
+from symbnn.density import Batch, Target, refuse_batch_statistics
 from symbnn.inference import curvature
 from symbnn.inference.base import Checkpoint, ProgressCallback
 from symbnn.inference.last_layer import last_layer
 from symbnn.inference.multimode import ModeMethod
-from symbnn.inference.training.recipe import check_count, recipe_of
+from symbnn.inference.training.recipe import check_count, documented, pretraining
 from symbnn.inference.training.train import Problem, pretrain, problem_of
 from symbnn.names import lookup, nearest
 from symbnn.posteriors import DiagonalGaussian, FixedLeaves, LowRankGaussian, LowRankPrecision
 from symbnn.types import Key, Params, Samples
 
 
+@documented
 def laplace(
     *,
     structure: str = "diagonal",
@@ -56,42 +57,25 @@ def laplace(
         leaves: `"last_layer"`, or names or prefixes of names; the other leaves are known. None is all.
         rank: Eigenpairs of `"low_rank"`.
         pretrain_epochs: Passes over the data before the fit; with 0 the start is taken for the mode.
-        batch_size: Examples per training step.
-        optimizer: Any of Optax; None is `optax.adam(1e-3)`. Make it once: a new object compiles anew.
         chunk_size: Inputs that are differentiated at once, which bounds memory.
-        initial: Where training starts; None is the model's initialisation.
-        progress: Called by the host after every chunk of epochs.
-        checkpoint: Where the state is kept (`io.TrainingStore(directory)`), so that a training that was
-            stopped goes on with the same result.
+        (settings of all trainings)
 
     Diagnostics: `loss` and `num_nonfinite` of the training; `num_nonfinite_values` of the posterior.
     """
     build = lookup(STRUCTURES, structure, "structure")
-    check_count("pretrain_epochs", pretrain_epochs, least=0)
-    recipe = recipe_of(max(1, pretrain_epochs), batch_size, optimizer)
+    recipe = pretraining(pretrain_epochs, batch_size, optimizer)
+    kept = {"progress": progress, "checkpoint": checkpoint, "slot": "laplace-pretraining"}
     settings = Settings(build, rank, chunk_size)
     check_count("rank", rank)
     check_count("chunk_size", chunk_size)
 
     def fit_modes(mode_keys: Key, target: Target, starts: Samples) -> tuple[Any, dict[str, Any]]:
-        if has_batch_statistics(starts):
-            refuse_batch_statistics()
+        refuse_batch_statistics(starts)
         problem = problem_of(target)
         if not problem.prior.is_gaussian:
             raise ValueError(f"laplace needs a Gaussian prior; got {problem.prior.name}")
         free = None if leaves is None else free_leaves(leaves, target, tree.take(starts, 0))
-        modes = starts
-        diagnostics: dict[str, Any] = {}
-        if pretrain_epochs:
-            modes, diagnostics = pretrain(
-                mode_keys,
-                target,
-                starts,
-                recipe,
-                progress=progress,
-                checkpoint=checkpoint,
-                slot="laplace-pretraining",
-            )
+        modes, diagnostics = pretrain(mode_keys, target, starts, recipe, **kept)
         posterior = _fit(problem, settings, free, mode_keys, modes, target.data)
         return posterior, diagnostics | {"num_nonfinite_values": _count_nonfinite(posterior)}
 
@@ -107,11 +91,9 @@ class Settings(NamedTuple):
 
 
 class Curved(NamedTuple):
-    """A mode as flat weights, with all that its Gaussian is made of."""
+    """A mode with all that its Gaussian is made of."""
 
-    weights: Float[Array, " p"]
-    outputs: curvature.Outputs
-    likelihood: Likelihood
+    network: curvature.Fitted
     prior_precision: Float[Array, " p"]
     temperature: float
     unravel: Callable[[Array], Params]
@@ -142,9 +124,8 @@ def _fit(
 
     def one(pair: tuple[Key, Params]) -> Any:
         key, params = pair
-        gaussian = settings.build(
-            keys.named(key, "curvature"), _curved(problem, free, params), data, settings
-        )
+        curved = _curved(problem, free, params)
+        gaussian = settings.build(keys.named(key, "curvature"), curved, data, settings)
         return gaussian if free is None else FixedLeaves(params, gaussian)
 
     return jax.lax.map(one, (mode_keys, modes))
@@ -152,10 +133,14 @@ def _fit(
 
 def _curved(problem: Problem, free: tuple[str, ...] | None, params: Params) -> Curved:
     stds = problem.prior.scales(params)
-    precision = tree.map_named(lambda name, leaf: jnp.full_like(leaf, stds[name] ** -2.0), params)
+    chosen, precision = (
+        params,
+        tree.map_named(lambda name, leaf: jnp.full_like(leaf, stds[name] ** -2.0), params),
+    )
     if free is not None:
-        precision = {name: tree.named_leaves(precision)[name] for name in free}
-    chosen = params if free is None else {name: tree.named_leaves(params)[name] for name in free}
+        chosen, precision = (
+            {name: tree.named_leaves(part)[name] for name in free} for part in (chosen, precision)
+        )
     weights, unravel = ravel_pytree(chosen)
 
     def outputs(flat: Array, inputs: Array) -> Array:
@@ -164,43 +149,31 @@ def _curved(problem: Problem, free: tuple[str, ...] | None, params: Params) -> C
             moved = tree.map_named(lambda name, leaf: moved.get(name, leaf), params)
         return problem.model.apply(moved, inputs)
 
-    return Curved(
-        weights, outputs, problem.likelihood, ravel_pytree(precision)[0], problem.temperature, unravel
-    )
+    network = curvature.Fitted(outputs, problem.likelihood, weights)
+    return Curved(network, ravel_pytree(precision)[0], problem.temperature, unravel)
 
 
 def _diagonal(key: Key, mode: Curved, data: Batch, settings: Settings) -> DiagonalGaussian:
-    diagonal = curvature.diagonal(
-        mode.outputs, mode.likelihood, mode.weights, data, chunk_size=settings.chunk_size
-    )
+    diagonal = curvature.diagonal(mode.network, data, chunk_size=settings.chunk_size)
     std = jnp.sqrt(mode.temperature / (diagonal + mode.prior_precision))
-    return DiagonalGaussian(mode.unravel(mode.weights), mode.unravel(std))
+    return DiagonalGaussian(mode.unravel(mode.network.weights), mode.unravel(std))
 
 
 def _low_rank(key: Key, mode: Curved, data: Batch, settings: Settings) -> LowRankPrecision:
-    factors = curvature.low_rank(
-        key,
-        mode.outputs,
-        mode.likelihood,
-        mode.weights,
-        data,
-        rank=settings.rank,
-        chunk_size=settings.chunk_size,
-    )
+    how = {"rank": settings.rank, "chunk_size": settings.chunk_size}
+    factors = curvature.low_rank(key, mode.network, data, **how)
     std = jnp.sqrt(mode.temperature / mode.prior_precision)
     factors = jax.vmap(mode.unravel)(factors / math.sqrt(mode.temperature))
-    return LowRankPrecision(mode.unravel(mode.weights), mode.unravel(std), factors)
+    return LowRankPrecision(mode.unravel(mode.network.weights), mode.unravel(std), factors)
 
 
 def _full(key: Key, mode: Curved, data: Batch, settings: Settings) -> LowRankGaussian:
     """precision = L Lᵀ, so the rows of L⁻¹ are factors of the covariance."""
-    matrix = curvature.full(mode.outputs, mode.likelihood, mode.weights, data, chunk_size=settings.chunk_size)
+    matrix = curvature.full(mode.network, data, chunk_size=settings.chunk_size)
     precision = (matrix + jnp.diag(mode.prior_precision)) / mode.temperature
-    cholesky = jnp.linalg.cholesky(precision)
-    factors = jax.scipy.linalg.solve_triangular(
-        cholesky, jnp.eye(len(matrix), dtype=matrix.dtype), lower=True
-    )
-    return LowRankGaussian(mode.unravel(mode.weights), jax.vmap(mode.unravel)(factors))
+    identity = jnp.eye(len(matrix), dtype=matrix.dtype)
+    factors = jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(precision), identity, lower=True)
+    return LowRankGaussian(mode.unravel(mode.network.weights), jax.vmap(mode.unravel)(factors))
 
 
 STRUCTURES: dict[str, Callable[..., Any]] = {"diagonal": _diagonal, "low_rank": _low_rank, "full": _full}

@@ -22,7 +22,14 @@ from symbnn.density import LogDensity, Target
 from symbnn.inference.base import Fit, Method, ProgressCallback, Sink
 from symbnn.inference.chains import adaptation, driver
 from symbnn.inference.chains.energy_variance import energy_variance as energy_variance_tuner
-from symbnn.inference.chains.kernels import Info, Kernel, PositionState, Tuning, is_divergence
+from symbnn.inference.chains.kernels import (
+    Info,
+    Kernel,
+    RelativeDensity,
+    Tuning,
+    is_divergence,
+    relative_kernel,
+)
 from symbnn.inference.chains.placement import EVERYWHERE, Placement
 from symbnn.inference.chains.settings import Run, check_positive, documented
 from symbnn.inference.storage import IN_MEMORY, Storage
@@ -69,19 +76,25 @@ def mclmc(
         (settings of all samplers)
     """
     run = Run.of(locals())
-    variance = ENERGY_VARIANCE if energy_variance is None else energy_variance
-    _check(step_size, length, kernel, variance)
+    check_positive(step_size=step_size, length=length)
     adaptation.require_adapting(
         step_size, energy_variance=energy_variance, target_acceptance=target_acceptance
     )
-    _refuse_other_kernels(kernel, energy_variance, target_acceptance)
+    _check(kernel, energy_variance, target_acceptance)
 
     def method(key: Key, target: Target) -> Fit:
         distance = length or 0.5 * math.pi * adaptation.prior_radius(target)
         if step_size is not None and (length is not None or kernel == "adjusted"):
             tuner = adaptation.fixed(step_size=step_size, length=distance)
         elif kernel == "adjusted":
-            tuner = _windows(target, num_burnin, target_acceptance, distance)
+            # Trajectories have a length of order √d, and so have steps.
+            tuner = adaptation.windows(
+                num_burnin,
+                initial_step_size=FIRST_STEP_SIZE * math.sqrt(adaptation.num_weights(target)),
+                mass="identity",
+                target_acceptance=TARGET_ACCEPTANCE if target_acceptance is None else target_acceptance,
+                length=distance,
+            )
         else:
             tuner = energy_variance_tuner(
                 num_burnin,
@@ -89,7 +102,7 @@ def mclmc(
                 initial_step_size=FIRST_STEP_SIZE,
                 length=length,
                 initial_length=distance,
-                variance=variance,
+                variance=ENERGY_VARIANCE if energy_variance is None else energy_variance,
             )
         built = adjusted_kernel(max_num_steps) if kernel == "adjusted" else unadjusted_kernel()
         name = f"mclmc({kernel}, {max_num_steps}, {tuner.name})"
@@ -126,59 +139,30 @@ def adjusted_kernel(max_num_steps: int) -> Kernel:
     """
     transition = blackjax.adjusted_mclmc.build_kernel()
 
-    def init(key: Key, params: Params, density: LogDensity) -> PositionState:
-        return PositionState(params)
-
-    def step(
-        key: Key, state: PositionState, tuning: Tuning, density: LogDensity
-    ) -> tuple[PositionState, Info]:
+    def move(key: Key, start: HMCState, relative: RelativeDensity, tuning: Tuning) -> tuple[HMCState, Info]:
         key_steps, key_move = jax.random.split(key)
         average = jnp.clip(tuning.length / tuning.step_size, 1.0, max_num_steps)
         num_steps = jnp.ceil(2.0 * average * jax.random.uniform(key_steps)).astype(jnp.int32)
         num_steps = jnp.maximum(num_steps, 1)
-        likelihood, gradient = density.likelihood_and_gradient(state.position)
-        relative = density.relative_to(state.position, likelihood)
-        start = HMCState(state.position, jnp.zeros_like(likelihood), gradient)
         new, info = transition(key_move, start, relative, tuning.step_size, (num_steps,))
         energy_error = -jnp.log(jnp.maximum(info.acceptance_rate, jnp.finfo(jnp.float32).tiny))
-        return PositionState(new.position), Info(
+        return new, Info(
             acceptance=info.acceptance_rate,
             is_divergent=info.is_divergent | is_divergence(energy_error),
             energy_error=energy_error,
             num_gradients=1 + GRADIENTS_PER_STEP * num_steps,
-            log_density=density.assemble(state.position, likelihood) + new.logdensity,
+            log_density=new.logdensity,
         )
 
-    return Kernel(init, step)
+    return relative_kernel(move)
 
 
-def _windows(
-    target: Target, num_burnin: int, target_acceptance: float | None, length: float
-) -> adaptation.Tuner:
-    """Adaptation of the step size of trajectories of `length`, which is of order √d, and so is a step."""
-    return adaptation.windows(
-        num_burnin,
-        initial_step_size=FIRST_STEP_SIZE * math.sqrt(sum(adaptation.leaf_sizes(target).values())),
-        mass="identity",
-        target_acceptance=TARGET_ACCEPTANCE if target_acceptance is None else target_acceptance,
-        length=length,
-    )
-
-
-def _check(
-    step_size: float | None, length: float | None, kernel: str, energy_variance: tuple[float, float]
-) -> None:
-    check_positive(step_size=step_size, length=length)
+def _check(kernel: str, energy_variance: tuple[float, float] | None, target_acceptance: float | None) -> None:
+    """The name of the kernel, and that no setting of the other one, which would be ignored, is given."""
     if kernel not in ("unadjusted", "adjusted"):
         raise ValueError(f"kernel must be 'unadjusted' or 'adjusted'; got {kernel!r}")
-    if not all(0 < value < math.inf for value in energy_variance):
+    if energy_variance is not None and not all(0 < value < math.inf for value in energy_variance):
         raise ValueError(f"energy_variance must be two positive numbers; got {energy_variance}")
-
-
-def _refuse_other_kernels(
-    kernel: str, energy_variance: tuple[float, float] | None, target_acceptance: float | None
-) -> None:
-    """A setting of the other kernel would be ignored."""
     if kernel == "adjusted" and energy_variance is not None:
         raise ValueError(f"energy_variance applies only to kernel='unadjusted'; got {energy_variance}")
     if kernel == "unadjusted" and target_acceptance is not None:

@@ -12,15 +12,23 @@ from typing import Any
 import blackjax
 import jax
 import jax.numpy as jnp
+from blackjax.mcmc.hmc import HMCState
 from blackjax.mcmc.metrics import Metric
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
-from symbnn.density import LogDensity, Target
+from symbnn.density import Target
 from symbnn.density.parts import total
 from symbnn.inference.base import Fit, Method, ProgressCallback, Sink
 from symbnn.inference.chains import adaptation, driver
-from symbnn.inference.chains.kernels import Info, Kernel, PositionState, Tuning, sample_momentum
+from symbnn.inference.chains.kernels import (
+    Info,
+    Kernel,
+    RelativeDensity,
+    Tuning,
+    relative_kernel,
+    sample_momentum,
+)
 from symbnn.inference.chains.placement import EVERYWHERE, Placement
 from symbnn.inference.chains.settings import Run, check_positive, documented
 from symbnn.inference.storage import IN_MEMORY, Storage
@@ -66,9 +74,7 @@ def nuts(
                 num_burnin,
                 initial_step_size=adaptation.first_step_size(target),
                 mass=mass or "diagonal",
-                target_acceptance=adaptation.TARGET_ACCEPTANCE
-                if target_acceptance is None
-                else target_acceptance,
+                target_acceptance=target_acceptance,
             )
         else:
             tuner = adaptation.fixed(step_size=step_size)
@@ -82,27 +88,18 @@ def build_kernel(*, max_doublings: int = 10) -> Kernel:
     """The Markov kernel."""
     transition = blackjax.nuts.build_kernel()
 
-    def init(key: Key, params: Params, density: LogDensity) -> PositionState:
-        return PositionState(params)
-
-    def step(
-        key: Key, state: PositionState, tuning: Tuning, density: LogDensity
-    ) -> tuple[PositionState, Info]:
-        likelihood, gradient = density.likelihood_and_gradient(state.position)
-        relative = density.relative_to(state.position, likelihood)
-        start = blackjax.mcmc.hmc.HMCState(state.position, jnp.zeros_like(likelihood), gradient)
-        metric = centred_metric(state.position, tuning.inverse_mass)
+    def move(key: Key, start: HMCState, relative: RelativeDensity, tuning: Tuning) -> tuple[HMCState, Info]:
+        metric = centred_metric(start.position, tuning.inverse_mass)
         new, info = transition(key, start, relative, tuning.step_size, metric, max_doublings)
-        log_density = density.assemble(state.position, likelihood) + new.logdensity
-        return PositionState(new.position), Info(
+        return new, Info(
             acceptance=info.acceptance_rate,
             is_divergent=info.is_divergent,
             energy_error=info.energy - metric.kinetic_energy(info.momentum),
             num_gradients=info.num_integration_steps + 1,
-            log_density=log_density,
+            log_density=new.logdensity,
         )
 
-    return Kernel(init, step)
+    return relative_kernel(move)
 
 
 def centred_metric(params: Params, inverse_mass: Params) -> Metric:

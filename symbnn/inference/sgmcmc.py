@@ -24,7 +24,7 @@ from blackjax.sgmcmc import diffusions
 from jaxtyping import Array
 
 from symbnn import keys
-from symbnn.density import Batch, Target, has_batch_statistics, refuse_batch_statistics, tempered
+from symbnn.density import Batch, Target, refuse_batch_statistics, tempered
 from symbnn.inference.base import Progress, ProgressCallback, Sink
 from symbnn.inference.multimode import ModeMethod
 from symbnn.inference.storage import checksum, fingerprint, flatten, unflatten
@@ -100,8 +100,7 @@ def sgmcmc(
 
     def fit_modes(mode_keys: Key, target: Target, starts: Samples) -> tuple[Any, dict[str, Any]]:
         problem = problem_of(target)
-        if has_batch_statistics(starts):
-            refuse_batch_statistics()
+        refuse_batch_statistics(starts)
         if batch_size > problem.num_data:
             raise ValueError(f"batch_size is {batch_size}, but there are only {problem.num_data} data points")
         if sink is not None:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import Literal
+from jax.extend.core import JaxprEqn, Literal
 from jaxtyping import Array
 
 from symbnn import tree
@@ -62,10 +62,9 @@ class Stored:
         """Each `every`-th draw of every chain in memory, chain-major."""
         kept, offset = [], 0
         for chunk in self.chunks():
-            length = jax.tree.leaves(chunk)[0].shape[1]
             start = -offset % every
             kept.append(jax.tree.map(lambda leaf, start=start: leaf[:, start::every], chunk))
-            offset += length
+            offset += jax.tree.leaves(chunk)[0].shape[1]
         return join_draws(kept)
 
     def sample(self, key: Key, num: int) -> Samples:
@@ -90,14 +89,9 @@ class Stored:
         """Logarithm of the share of stored networks equal to `params`."""
         hits = 0
         for chunk in self.chunks():
-            equal = jax.tree.map(
-                lambda stored, leaf: np.all(
-                    np.reshape(stored == np.asarray(leaf), (*stored.shape[:2], -1)), axis=-1
-                ),
-                chunk,
-                params,
-            )
-            hits += int(np.sum(np.logical_and.reduce(jax.tree.leaves(equal))))
+            same = jax.tree.map(lambda stored, leaf: stored == np.asarray(leaf), chunk, params)
+            whole = [np.all(leaf.reshape(*leaf.shape[:2], -1), axis=-1) for leaf in jax.tree.leaves(same)]
+            hits += int(np.sum(np.logical_and.reduce(whole)))
         return jnp.log(jnp.asarray(hits / (self.num_chains * self.num_samples), jnp.float32))
 
 
@@ -167,13 +161,17 @@ def _constants(program: Any) -> Iterator[Any]:
     yield from (atom.val for atom in jaxpr.outvars if isinstance(atom, Literal))
     for equation in jaxpr.eqns:
         yield from (atom.val for atom in equation.invars if isinstance(atom, Literal))
-        for inner in jax.tree.leaves(list(equation.params.values()), is_leaf=_is_program):
-            if _is_program(inner):
-                yield from _constants(inner)
+        for inner in programs_in(equation):
+            yield from _constants(inner)
 
 
-def _is_program(value: Any) -> bool:
-    return hasattr(value, "eqns")
+def programs_in(equation: JaxprEqn) -> list[Any]:
+    """The jaxprs that an equation calls."""
+
+    def is_program(value: Any) -> bool:
+        return hasattr(value, "eqns")
+
+    return [*filter(is_program, jax.tree.leaves(list(equation.params.values()), is_leaf=is_program))]
 
 
 def checksum(values: Any) -> str:

@@ -24,8 +24,8 @@ from symbnn import keys, tree
 from symbnn.density import Batch, Target
 from symbnn.inference.base import Checkpoint, Progress, ProgressCallback
 from symbnn.inference.multimode import ModeMethod
-from symbnn.inference.training.epochs import TrainingState, advance, initial_state
-from symbnn.inference.training.recipe import Recipe, check_count, recipe_of, refuse_temperature
+from symbnn.inference.training.epochs import TrainingState, advance, fetch, initial_state
+from symbnn.inference.training.recipe import Recipe, check_count, documented, pretraining, refuse_temperature
 from symbnn.inference.training.resume import open_slot
 from symbnn.inference.training.train import (
     NetworkLoss,
@@ -47,12 +47,13 @@ class Moments(NamedTuple):
 
 
 MOMENTUM = optax.sgd(1e-2, momentum=0.9)
-"""The default optimiser of the collecting phase; one object, as compiled steps are known by it."""
+"""The default optimiser of the collecting phase: its learning rate is large enough to move about the mode."""
 
 STATISTICS_STEPS = 100
 """Minibatches after which running statistics are new: at momentum 0.9 nothing is left of the old ones."""
 
 
+@documented
 def swag(
     *,
     rank: int = 20,
@@ -70,22 +71,15 @@ def swag(
     Args:
         rank: Deviations that are kept, at most `epochs`.
         epochs: Passes over the data in the collecting phase, one network each.
-        optimizer: Of the collecting phase, any of Optax; None is SGD with momentum 0.9 at the constant
-            learning rate 1e-2, large enough to move about the mode.
         pretrain_epochs: Passes over the data before it; with 0 the start is taken for a trained network.
         pretrain_optimizer: Of the phase before it; None is `optax.adam(1e-3)`.
-        batch_size: Examples per step.
-        initial: Where training starts; None is the model's initialisation.
-        progress: Called by the host after every chunk of epochs.
-        checkpoint: Where the state is kept (`io.TrainingStore(directory)`), so that a training that was
-            stopped goes on with the same result.
+        (settings of all trainings)
 
     Diagnostics: `loss` (epochs,) of the collecting phase, `pretraining_loss`, `num_nonfinite`: steps with a
     NaN or infinite loss.
     """
     recipe = Recipe(epochs, batch_size, MOMENTUM if optimizer is None else optimizer)
-    warmup = recipe_of(max(1, pretrain_epochs), batch_size, pretrain_optimizer)
-    check_count("pretrain_epochs", pretrain_epochs, least=0)
+    warmup = pretraining(pretrain_epochs, batch_size, pretrain_optimizer)
     check_count("rank", rank, least=2)
     if rank > epochs:
         raise ValueError(
@@ -95,19 +89,9 @@ def swag(
     def fit_modes(mode_keys: Key, target: Target, starts: Samples) -> tuple[Any, dict[str, Any]]:
         recipe.check_data(problem_of(target).num_data)
         refuse_temperature("swag", target.temperature)
-        modes = starts
-        diagnostics: dict[str, Any] = {}
-        if pretrain_epochs:
-            modes, before = pretrain(
-                mode_keys,
-                target,
-                starts,
-                warmup,
-                progress=progress,
-                checkpoint=checkpoint,
-                slot="swag-pretraining",
-            )
-            diagnostics["pretraining_loss"] = before["loss"]
+        kept = {"progress": progress, "checkpoint": checkpoint, "slot": "swag-pretraining"}
+        modes, before = pretrain(mode_keys, target, starts, warmup, **kept)
+        diagnostics = {"pretraining_loss": before["loss"]} if before else {}
         posterior, after = _collect(mode_keys, target, modes, recipe, rank, progress, checkpoint)
         warn_nonfinite("swag", after["num_nonfinite"])
         return posterior, diagnostics | after
@@ -208,8 +192,7 @@ def _statistics_at(
     def mode(key: Key, weights: Params, statistics: Params) -> Params:
         def step(statistics: Params, step_key: Key) -> tuple[Params, None]:
             indices = jax.random.randint(step_key, (batch_size,), 0, num_data)
-            batch = Batch(data.inputs[indices], data.targets[indices])
-            return loss(weights, statistics, batch, step_key)[1], None
+            return loss(weights, statistics, fetch(data, indices), step_key)[1], None
 
         step_keys = jax.random.split(keys.named(key, "statistics"), STATISTICS_STEPS)
         return jax.lax.scan(step, statistics, step_keys)[0]

@@ -23,10 +23,10 @@ import optax
 from jaxtyping import Array, Float
 
 from symbnn import keys
-from symbnn.density import Batch, Prior, Target, has_batch_statistics, refuse_batch_statistics
+from symbnn.density import Batch, Prior, Target, refuse_batch_statistics
 from symbnn.inference.base import Checkpoint, ProgressCallback
 from symbnn.inference.multimode import ModeMethod
-from symbnn.inference.training.recipe import check_count, recipe_of
+from symbnn.inference.training.recipe import Recipe, check_count, documented
 from symbnn.inference.training.train import Problem, problem_of, train, warn_nonfinite
 from symbnn.names import lookup
 from symbnn.posteriors import DiagonalGaussian, local_reparametrisation
@@ -70,6 +70,7 @@ class VariationalLoss:
         return jnp.mean(self.problem.likelihood.log_prob(outputs, batch.targets))
 
 
+@documented
 def variational(
     *,
     epochs: int = 50,
@@ -86,21 +87,18 @@ def variational(
 
     Args:
         epochs: Passes over the data.
-        batch_size: Examples per step; the last, incomplete minibatch of an epoch is left out.
-        optimizer: Any of Optax; None is `optax.adam(1e-3)`. Make it once: a new object compiles anew.
-        initial: The mean at the start, for instance a trained network; None is the model's initialisation.
         initial_std: Standard deviation of every weight at the start; 0.05 is small beside trained weights.
+            The mean starts at `initial`, for instance a trained network.
         reparametrisation: `"local"` draws pre-activations, with less noise in the gradient; `"weights"`
             draws weights.
         num_draws: Draws per step that the likelihood is averaged over.
-        progress: Called by the host after every chunk of epochs.
-        checkpoint: Where the state is kept (`io.TrainingStore(directory)`), so that a training that was
-            stopped goes on with the same result.
+        (settings of all trainings)
 
     Diagnostics: `loss` (epochs,), the negative evidence lower bound per data point; `num_nonfinite`, steps
     with a NaN or infinite loss.
     """
-    recipe = recipe_of(epochs, batch_size, optimizer)
+    recipe = Recipe(epochs, batch_size, optimizer)
+    kept = {"progress": progress, "checkpoint": checkpoint}
     local = lookup(REPARAMETRISATIONS, reparametrisation, "reparametrisation")
     check_count("num_draws", num_draws)
     if not initial_std > 0:
@@ -108,23 +106,11 @@ def variational(
 
     def fit_modes(mode_keys: Key, target: Target, starts: Samples) -> tuple[Any, dict[str, Any]]:
         problem = problem_of(target)
-        recipe.check_data(problem.num_data)
-        if has_batch_statistics(starts):
-            refuse_batch_statistics()
+        refuse_batch_statistics(starts)
         loss = VariationalLoss(problem, local, problem.prior.is_gaussian, num_draws)
         log_std = jax.tree.map(lambda leaf: jnp.full_like(leaf, math.log(initial_std)), starts)
         weights = {"mean": starts, "log_std": log_std}
-        trained = train(
-            loss,
-            recipe,
-            mode_keys,
-            weights,
-            {},
-            target.data,
-            progress=progress,
-            checkpoint=checkpoint,
-            stage="variational",
-        )
+        trained = train(loss, recipe, mode_keys, weights, {}, target.data, stage="variational", **kept)
         warn_nonfinite("variational", trained.num_nonfinite)
         std = jax.tree.map(jnp.exp, trained.weights["log_std"])
         return DiagonalGaussian(trained.weights["mean"], std), trained.diagnostics()

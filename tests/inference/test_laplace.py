@@ -96,22 +96,24 @@ def softmax_case():
 
 def test_curvature_of_softmax_regression_is_the_hessian():
     outputs, likelihood, weights, data, hessian = softmax_case()
-    full = jax.jit(lambda w: curvature.full(outputs, likelihood, w, data, chunk_size=5))(weights)
-    diagonal = jax.jit(lambda w: curvature.diagonal(outputs, likelihood, w, data, chunk_size=23))(weights)
+
+    def at(weights):
+        return curvature.Fitted(outputs, likelihood, weights)
+
+    full = jax.jit(lambda w: curvature.full(at(w), data, chunk_size=5))(weights)
+    diagonal = jax.jit(lambda w: curvature.diagonal(at(w), data, chunk_size=23))(weights)
     np.testing.assert_allclose(full, hessian, atol=2e-4)
     np.testing.assert_allclose(diagonal, np.diag(hessian), atol=2e-4)
 
 
 def test_low_rank_is_the_truncated_eigendecomposition():
     outputs, likelihood, weights, data, hessian = softmax_case()
-    factors = np.asarray(
-        jax.jit(
-            lambda w: curvature.low_rank(
-                KEY, outputs, likelihood, w, data, rank=4, chunk_size=8, oversampling=6
-            )
-        )(weights),
-        np.float64,
+    found = jax.jit(
+        lambda w: curvature.low_rank(
+            KEY, curvature.Fitted(outputs, likelihood, w), data, rank=4, chunk_size=8
+        )
     )
+    factors = np.asarray(found(weights), np.float64)
     values, vectors = np.linalg.eigh(hessian)
     expected = (vectors[:, -4:] * values[-4:]) @ vectors[:, -4:].T
     np.testing.assert_allclose(factors.T @ factors, expected, atol=5e-3 * values[-1])

@@ -65,15 +65,16 @@ def windows(
     *,
     initial_step_size: float,
     mass: Mass,
-    target_acceptance: float,
+    target_acceptance: float | None,
     length: float = math.inf,
     length_with_mass: float | None = None,
 ) -> Tuner:
     """Step size, and variances if `mass` is diagonal, from the transitions of the burn-in.
 
     `length` is measured against unit masses; `length_with_mass` (default: the same) against the variances,
-    from the end of the first window that has found them.
+    from the end of the first window that has found them. Without a `target_acceptance` it is 0.8.
     """
+    target_acceptance = TARGET_ACCEPTANCE if target_acceptance is None else target_acceptance
     if mass not in ("identity", "diagonal"):
         raise ValueError(f"mass must be 'identity' or 'diagonal'; got {mass!r}")
     if num_burnin < 1:
@@ -132,29 +133,27 @@ def require_adapting(step_size: float | None, **settings: object) -> None:
             )
 
 
-def leaf_sizes(target: Target) -> dict[str, int]:
-    """Number of weights by leaf name."""
+def prior_scales(target: Target) -> list[tuple[int, float]]:
+    """(number of weights, standard deviation of the prior) of every leaf; 1 where the target has no prior."""
     shapes = jax.eval_shape(target.init, jax.random.key(0))
-    return {name: math.prod(leaf.shape) for name, leaf in tree.named_leaves(shapes).items()}
+    scales = {} if target.prior is None else target.prior.scales(shapes)
+    return [(leaf.size, scales.get(name, 1.0)) for name, leaf in tree.named_leaves(shapes).items()]
 
 
-def prior_scales(target: Target) -> dict[str, float]:
-    """Standard deviation of the prior by leaf name; 1 where the target has no prior."""
-    if target.prior is None:
-        return dict.fromkeys(leaf_sizes(target), 1.0)
-    return target.prior.scales(jax.eval_shape(target.init, jax.random.key(0)))
+def num_weights(target: Target) -> int:
+    """d, the number of dimensions."""
+    return sum(size for size, _ in prior_scales(target))
 
 
 def prior_radius(target: Target) -> float:
     """σ √(T d): typical distance of a prior draw from the origin."""
-    sizes, scales = leaf_sizes(target), prior_scales(target)
-    return math.sqrt(target.temperature * sum(sizes[name] * scales[name] ** 2 for name in sizes))
+    return math.sqrt(target.temperature * sum(size * scale**2 for size, scale in prior_scales(target)))
 
 
 def first_step_size(target: Target) -> float:
     """0.1 σ √T d^(-1/4): what a standard normal in d dimensions would take, made ten times smaller."""
-    num_weights = sum(leaf_sizes(target).values())
-    return 0.1 * min(prior_scales(target).values()) * math.sqrt(target.temperature) * num_weights**-0.25
+    smallest = min(scale for _, scale in prior_scales(target))
+    return 0.1 * smallest * math.sqrt(target.temperature) * num_weights(target) ** -0.25
 
 
 def initial_tuning(params: Params, step_size: float, length: float) -> Tuning:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from symbnn import tree
-from symbnn.density import Target, has_batch_statistics, refuse_batch_statistics, require_network
+from symbnn.density import Target, refuse_batch_statistics, require_network
 from symbnn.inference.base import Chunk, Fit, Progress
 from symbnn.inference.chains import distributed, programs, report
 from symbnn.inference.chains import placement as chains
@@ -73,38 +73,21 @@ def run(
     """
     settings = Run() if settings is None else settings
     shapes = jax.eval_shape(target.init, jax.random.key(0))
-    if has_batch_statistics(shapes):
-        refuse_batch_statistics()
+    refuse_batch_statistics(shapes)
     check_initial(settings, shapes)
     _check_target(settings, target)
     plan = chains.layout(settings.num_chains, settings.placement)
     settings = replace(settings, chunk_size=settings.chunk_size or default_chunk_size(settings, target))
-    assert settings.chunk_size is not None
     if settings.sink is not None:
         start = program_checksum(target.init, key)
         entries = fingerprint_entries(settings, plan, name or tuner.name, start)
         entries["sampler"] = programs.sampler_checksum(key, target, kernel, tuner)
         settings.sink.open(fingerprint(key, target, entries))
 
-    compiled = programs.build(
-        target,
-        kernel,
-        tuner,
-        plan,
-        num_draws=settings.chunk_size,
-        thinning=settings.thinning,
-        storage=settings.storage,
-        key_impl=jax.random.key_impl(key),
-    )
-    session = Session(
-        settings,
-        plan,
-        compiled,
-        chains.place_data(plan, target.data if programs.has_data_parts(target) else None),
-        np.asarray(jax.random.key_data(key)),
-        time.perf_counter(),
-    )
-    return _loop(session, shapes)
+    compiled = programs.build(target, kernel, tuner, plan, settings, key_impl=jax.random.key_impl(key))
+    shard = chains.place_data(plan, target.data if programs.has_data_parts(target) else None)
+    key_data = np.asarray(jax.random.key_data(key))
+    return _loop(Session(settings, plan, compiled, shard, key_data, time.perf_counter()), shapes)
 
 
 def _check_target(settings: Run, target: Target) -> None:
@@ -198,9 +181,8 @@ def _compute(session: Session, state: Any, work: Work) -> tuple[Any, Chunk]:
     plan = session.plan
     if isinstance(state, _Parked):
         state = chains.place_chains(plan, state.rows)
-    window = programs.Window(
-        np.int32(work.start), np.int32(work.stop - work.start), np.bool_(work.stage == "burn-in")
-    )
+    number, is_burnin = np.int32(work.stop - work.start), np.bool_(work.stage == "burn-in")
+    window = programs.Window(np.int32(work.start), number, is_burnin)
     inputs = () if session.settings.storage.inputs is None else np.asarray(session.settings.storage.inputs)
     state, totals, kept = session.programs.advance(state, session.shard, session.key_data, window, inputs)
     host = chains.fetch_chains(plan, {"state": state, "info": totals})
@@ -231,8 +213,7 @@ def _fit(session: Session, kept: list[Any], last: Chunk, diagnostics: dict[str, 
         indices = tuple(i for i, work in enumerate(works(settings)) if work.stage == "sampling")
         dtype = settings.storage.dtype
         template = jax.tree.map(lambda s: jax.ShapeDtypeStruct(s.shape, dtype or s.dtype), shapes)
-        stored = Stored(settings.sink, template, indices, num_here, settings.num_samples)
-        return Fit(stored, diagnostics)
+        return Fit(Stored(settings.sink, template, indices, num_here, settings.num_samples), diagnostics)
     mean = sum(kept) / (num_here * settings.num_samples)
     final = jax.tree.map(jnp.asarray, unflatten("state/sampler/position", last, shapes))
     return Fit(Empirical(final, num_chains=num_here), {**diagnostics, "predictions": mean.astype(np.float32)})
@@ -242,6 +223,10 @@ def _tell(session: Session, work: Work, chunk: Chunk) -> None:
     settings = session.settings
     if settings.progress is None:
         return
+    if work.stage == "burn-in":
+        done, total = work.stop, settings.num_burnin
+    else:
+        done, total = (work.stop - settings.num_burnin) // settings.thinning, settings.num_samples
     tally = report.tally_of(chunk)
     statistics = {
         "acceptance": float(tally.acceptance.sum() / tally.transitions.sum()),
@@ -250,8 +235,4 @@ def _tell(session: Session, work: Work, chunk: Chunk) -> None:
         "step_size": float(np.mean(chunk["state/tuning/step_size"])),
         "seconds": time.perf_counter() - session.begun,
     }
-    if work.stage == "burn-in":
-        settings.progress(Progress(work.stage, work.stop, settings.num_burnin, statistics))
-    else:
-        done = (work.stop - settings.num_burnin) // settings.thinning
-        settings.progress(Progress(work.stage, done, settings.num_samples, statistics))
+    settings.progress(Progress(work.stage, done, total, statistics))

@@ -14,8 +14,9 @@ from symbnn.density import LogDensity, Target
 from symbnn.density.parts import total
 from symbnn.inference import loops
 from symbnn.inference.chains import placement
-from symbnn.inference.chains.adaptation import Tuner
+from symbnn.inference.chains.adaptation import Tuner, choose
 from symbnn.inference.chains.kernels import Info, Kernel, Tuning
+from symbnn.inference.chains.settings import Run
 from symbnn.inference.storage import Storage, program_checksum
 from symbnn.types import Key, Params
 
@@ -65,23 +66,19 @@ def build(
     kernel: Kernel,
     tuner: Tuner,
     plan: placement.Layout,
+    settings: Run,
     *,
-    num_draws: int,
-    thinning: int,
-    storage: Storage,
     key_impl: Any,
 ) -> Programs:
-    """The programs of a run whose chunks have at most `num_draws` draws of `thinning` transitions each."""
-
-    def density_of(shard: placement.Shard) -> LogDensity:
-        return _density(target, plan, shard)
+    """The programs of a run whose chunks have at most `settings.chunk_size` draws."""
+    thinning, storage = settings.thinning, settings.storage
 
     def chain_key(key_data: Array, index: Array) -> Array:
         key = jax.random.wrap_key_data(key_data, impl=key_impl)
         return jax.random.fold_in(keys.named(key, "chains"), index)
 
     def start(begin: dict[str, Any], shard: placement.Shard, key_data: Array) -> tuple[Chain, Array]:
-        key, density = chain_key(key_data, begin["index"]), density_of(shard)
+        key, density = chain_key(key_data, begin["index"]), _density(target, plan, shard)
         params = begin.get("params")
         params = target.init(keys.named(key, "start")) if params is None else params
         value, gradient = density.likelihood_and_gradient(params)
@@ -96,13 +93,14 @@ def build(
         info = _numbers(info)
         old = (chain.tuning, chain.adaptation)
         new = tuner.update(index, chain.adaptation, chain.tuning, sampler.position, info)
-        tuning, adaptation = jax.tree.map(lambda a, b: jnp.where(is_burnin, a, b), new, old)
+        tuning, adaptation = choose(is_burnin, new, old)
         return Chain(chain.number, sampler, tuning, adaptation), info
 
     def advance(
         chain: Chain, shard: placement.Shard, key_data: Array, window: Window, inputs: Any
     ) -> tuple[Chain, Totals, Any]:
-        density, key = density_of(shard), keys.named(chain_key(key_data, chain.number), "transitions")
+        density = _density(target, plan, shard)
+        key = keys.named(chain_key(key_data, chain.number), "transitions")
 
         def body(offset: Array, carry: tuple[Chain, Totals]) -> tuple[Chain, Totals]:
             chain, info = transition(carry[0], density, key, window.first + offset, window.is_burnin)
@@ -112,12 +110,13 @@ def build(
             begin = draw * thinning
             end = jnp.minimum(begin + thinning, window.number)
             chain, totals = jax.lax.fori_loop(begin, end, body, (carry[0], _no_transitions()))
-            kept = keep(chain.sampler.position, carry[1])
-            return (chain, kept.carried), (totals, kept.draw)
+            carried, kept = keep(chain.sampler.position, carry[1])
+            return (chain, carried), (totals, kept)
 
         keep, nothing = _keeper(target, storage, inputs, chain.sampler.position)
         number = (window.number + thinning - 1) // thinning
-        (chain, carried), (totals, draws) = loops.collect(one_draw, (chain, nothing), number, size=num_draws)
+        size = settings.chunk_size
+        (chain, carried), (totals, draws) = loops.collect(one_draw, (chain, nothing), number, size=size)
         return chain, totals, carried if storage.collect == "predictions" else draws
 
     return Programs(*(placement.map_chains(function, plan) for function in (start, advance)))
@@ -156,24 +155,17 @@ def has_data_parts(target: Target) -> bool:
     return isinstance(target.log_density, LogDensity) and target.data is not None
 
 
-class _Kept(NamedTuple):
-    carried: Any
-    draw: Any
+def _keeper(target: Target, storage: Storage, inputs: Any, params: Any) -> tuple[Callable[..., Any], Any]:
+    """((position, carried) -> (carried, what is kept of the draw), what is carried at first)."""
 
-
-def _keeper(
-    target: Target, storage: Storage, inputs: Any, params: Any
-) -> tuple[Callable[[Any, Any], _Kept], Any]:
-    """(what is kept of a draw, what is carried at the start)."""
-
-    def cast(params: Any, carried: None) -> _Kept:
-        return _Kept(None, jax.tree.map(lambda leaf: leaf.astype(storage.dtype or leaf.dtype), params))
+    def cast(params: Any, carried: None) -> tuple[None, Any]:
+        return None, jax.tree.map(lambda leaf: leaf.astype(storage.dtype or leaf.dtype), params)
 
     def predicted(params: Any) -> Array:
         return target.likelihood.predictive(target.model.apply(params, inputs))
 
-    def add_prediction(params: Any, carried: Array) -> _Kept:
-        return _Kept(carried + predicted(params), None)
+    def add_prediction(params: Any, carried: Array) -> tuple[Array, None]:
+        return carried + predicted(params), None
 
     if storage.collect != "predictions":
         return cast, None

@@ -21,13 +21,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax.extend.core import ClosedJaxpr, Jaxpr
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float
 
 from symbnn import tree
 from symbnn.data import Streamed
 from symbnn.density import Batch
+from symbnn.inference.storage import programs_in
 from symbnn.inference.training.recipe import Recipe
 from symbnn.types import Key, Params
 
@@ -153,14 +153,9 @@ def fetch(data: Batch, indices: Any) -> Batch:
 
 
 def steps_on_host(loss: Loss, recipe: Recipe, state: TrainingState, member_keys: Key, data: Batch) -> bool:
-    """Which of the two loops trains."""
-    return isinstance(data.inputs, Streamed) or is_slow_in_loops(loss, recipe, state, member_keys, data)
-
-
-def is_slow_in_loops(loss: Loss, recipe: Recipe, state: TrainingState, member_keys: Key, data: Batch) -> bool:
-    """Whether a step has convolutions and will run on a CPU."""
-    if jax.default_backend() != "cpu":
-        return False
+    """Which of the two loops trains: whether inputs stay on disk, or a step convolves on a CPU."""
+    if isinstance(data.inputs, Streamed) or jax.default_backend() != "cpu":
+        return isinstance(data.inputs, Streamed)
     # Traced through jit, which remembers it for the same loss and shapes.
     return has_convolution(_value.trace(loss, *step_shapes(recipe, state, member_keys, data)).jaxpr)
 
@@ -182,17 +177,10 @@ def _value(loss: Loss, weights: Params, statistics: Params, batch: Batch, key: K
 
 def has_convolution(program: Any) -> bool:
     """Whether a jaxpr convolves, itself or in what it calls."""
-    for equation in program.eqns:
-        if equation.primitive.name == "conv_general_dilated":
-            return True
-        for value in jax.tree.leaves(list(equation.params.values()), is_leaf=_is_program):
-            if _is_program(value) and has_convolution(value):
-                return True
-    return False
-
-
-def _is_program(value: Any) -> bool:
-    return isinstance(value, ClosedJaxpr | Jaxpr)
+    return any(
+        equation.primitive.name == "conv_general_dilated" or any(map(has_convolution, programs_in(equation)))
+        for equation in program.eqns
+    )
 
 
 @functools.partial(jax.jit, static_argnames=("recipe", "num_data"))

@@ -1,6 +1,8 @@
 """How a network is trained: epochs, minibatches, and any optimiser of Optax."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import jax
 import optax
@@ -10,6 +12,23 @@ from symbnn.types import Params
 
 ADAM = optax.adam(1e-3)
 """The default optimiser; one object, because compiled training steps are known by it."""
+
+SHARED = """batch_size: Examples per step; the last, incomplete minibatch of an epoch is left out.
+        optimizer: Any of Optax; None is `optax.adam(1e-3)`, but SGD at 1e-2 with momentum 0.9 where `swag`
+            collects. Make it once: a new object compiles anew.
+        initial: Where training starts (for `ensemble`, one start per member); None is the model's own
+            initialisation.
+        progress: Called by the host after every chunk of epochs.
+        checkpoint: Where the state is kept (`io.TrainingStore(directory)`), so that a training that was
+            stopped goes on with the same result."""
+
+Factory = TypeVar("Factory", bound=Callable[..., Any])
+
+
+def documented(factory: Factory) -> Factory:
+    """A method whose docstring lists the settings that all methods that train share."""
+    factory.__doc__ = (factory.__doc__ or "").replace("(settings of all trainings)", SHARED)
+    return factory
 
 
 @dataclass(frozen=True)
@@ -22,9 +41,12 @@ class Recipe:
 
     epochs: int
     batch_size: int
-    optimizer: optax.GradientTransformation = ADAM
+    optimizer: Any = None
+    """A gradient transformation of Optax; None becomes Adam with learning rate 1e-3."""
 
     def __post_init__(self) -> None:
+        if self.optimizer is None:
+            object.__setattr__(self, "optimizer", ADAM)
         for name in ("epochs", "batch_size"):
             check_count(name, getattr(self, name))
         if not isinstance(self.optimizer, optax.GradientTransformation):
@@ -39,9 +61,13 @@ class Recipe:
             raise ValueError(f"batch_size is {self.batch_size}, but there are only {num_data} data points")
 
 
-def recipe_of(epochs: int, batch_size: int, optimizer: optax.GradientTransformation | None) -> Recipe:
-    """A recipe whose optimiser, if None is given, is Adam with learning rate 1e-3."""
-    return Recipe(epochs, batch_size, ADAM if optimizer is None else optimizer)
+def pretraining(
+    epochs: int, batch_size: int, optimizer: optax.GradientTransformation | None
+) -> Recipe | None:
+    """How a start is brought to a mode; None if it is one already, with no epochs."""
+    check_count("pretrain_epochs", epochs, least=0)
+    recipe = Recipe(max(1, epochs), batch_size, optimizer)
+    return recipe if epochs else None
 
 
 def optimizer_checksum(optimizer: optax.GradientTransformation, weights: Params) -> str:

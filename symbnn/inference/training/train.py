@@ -116,10 +116,10 @@ def train(
     `snapshots`: rising epochs after which the networks are kept as well. With a `checkpoint` the course is
     kept there, by default under the name of the `stage`, and a training that was stopped goes on from it.
     """
+    recipe.check_data(len(data.targets))
     state = initial_state(recipe, weights, statistics)
-    kept_in = open_slot(
-        checkpoint, slot or stage, loss, recipe, member_keys, state, data, snapshots=snapshots
-    )
+    place = slot or stage
+    kept_in = open_slot(checkpoint, place, loss, recipe, member_keys, state, data, snapshots=snapshots)
     none_yet = jax.tree.map(lambda leaf: leaf[:, None][:, :0], (state.weights, state.statistics))
     course = kept_in.restore(_Course(state, jnp.zeros((tree.num_samples(weights), 0)), none_yet))
     # Epochs on the host are slow ones, and one by one they come out the same.
@@ -145,30 +145,17 @@ def _append(kept: Array, leaf: Array) -> Array:
 
 
 def pretrain(
-    member_keys: Key,
-    target: Target,
-    starts: Samples,
-    recipe: Recipe,
-    *,
-    progress: ProgressCallback | None,
-    checkpoint: Checkpoint | None,
-    slot: str,
+    mode_keys: Key, target: Target, starts: Samples, recipe: Recipe | None, **kept: Any
 ) -> tuple[Samples, dict[str, Array]]:
-    """MAP training of every start, for methods that work around a mode; with its diagnostics."""
-    recipe.check_data(target.num_data)
-    weights, statistics = split_statistics(starts)
+    """MAP training of every start, for methods that work around a mode; with its diagnostics.
+
+    Without a recipe the starts are modes already. `kept`: `progress`, `checkpoint` and `slot` of `train`.
+    """
+    if recipe is None:
+        return starts, {}
     loss = NetworkLoss(problem_of(target), with_prior=True)
     trained = train(
-        loss,
-        recipe,
-        member_keys,
-        weights,
-        statistics,
-        target.data,
-        progress=progress,
-        checkpoint=checkpoint,
-        slot=slot,
-        stage="pretraining",
+        loss, recipe, mode_keys, *split_statistics(starts), target.data, stage="pretraining", **kept
     )
     warn_nonfinite("pretraining", trained.num_nonfinite)
     return join_statistics(trained.weights, trained.statistics), trained.diagnostics()

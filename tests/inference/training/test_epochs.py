@@ -18,9 +18,9 @@ from symbnn.inference.training import epochs
 from symbnn.inference.training.epochs import (
     advance,
     initial_state,
-    is_slow_in_loops,
     scan_epochs,
     step_epochs,
+    steps_on_host,
 )
 from symbnn.inference.training.recipe import Recipe
 from symbnn.inference.training.train import NetworkLoss, problem_of, split_statistics
@@ -107,14 +107,14 @@ def test_a_convolution_is_found_inside_other_programs_and_looked_for_once(convol
 
     state = initial_state(RECIPE, *starts)
     for _ in range(2):
-        assert is_slow_in_loops(nested, RECIPE, state, keys.indexed(KEY, 0, 2), data)
+        assert steps_on_host(nested, RECIPE, state, keys.indexed(KEY, 0, 2), data)
     assert len(traced) == 1
 
 
 def test_accelerators_scan(convolved, monkeypatch):
     loss, data, starts = convolved
     monkeypatch.setattr(epochs.jax, "default_backend", lambda: "gpu")
-    assert not is_slow_in_loops(loss, RECIPE, initial_state(RECIPE, *starts), keys.indexed(KEY, 0, 2), data)
+    assert not steps_on_host(loss, RECIPE, initial_state(RECIPE, *starts), keys.indexed(KEY, 0, 2), data)
 
 
 DEVICES = """
