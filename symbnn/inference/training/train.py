@@ -1,6 +1,6 @@
 """Training many networks in one program: the loop under ensembles, variational inference, SWAG and dropout.
 
-All members advance together, chunk of epochs by chunk (`inference.epochs`). Every member has its own shuffle
+All members advance together, chunk of epochs by chunk (`inference.training.epochs`). Every member has its own shuffle
 of the data and its own noise, from a key that depends on its global index only; so a member is the same
 network whichever members train beside it. The last, incomplete minibatch of a shuffle is left out.
 
@@ -125,17 +125,19 @@ def train(
     # Epochs on the host are slow ones, and one by one they come out the same.
     on_host = steps_on_host(loss, recipe, state, member_keys, data)
     size = 1 if on_host else equal_part(recipe.epochs, *snapshots)
-    for first in range(course.losses.shape[1], recipe.epochs, size):
-        state, chunk = advance(loss, recipe, size, course.state, member_keys, data, first)
+    while (first := course.losses.shape[1]) < recipe.epochs:
+        # Up to the next multiple of a chunk: the other loop may have stopped between two.
+        end = first + size - first % size
+        state, chunk = advance(loss, recipe, end - first, course.state, member_keys, data, first)
         kept = course.snapshots
-        if first + size in snapshots:
+        if end in snapshots:
             kept = jax.tree.map(_append, kept, (state.weights, state.statistics))
         course = _Course(state, jnp.concatenate([course.losses, chunk], axis=1), kept)
-        kept_in.keep(first + size, course)
+        kept_in.keep(end, course)
         if progress is not None:
             bad = int(jnp.sum(state.num_nonfinite > 0))
             statistic = {"loss": float(jnp.mean(chunk[:, -1])), "members_with_nonfinite_loss": float(bad)}
-            progress(Progress(stage, first + size, recipe.epochs, statistic))
+            progress(Progress(stage, end, recipe.epochs, statistic))
     state = course.state
     return Trained(state.weights, state.statistics, course.losses, state.num_nonfinite, course.snapshots)
 
