@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import jax
+import numpy as np
 import optax
 
 from symbnn.inference.storage import program_checksum
@@ -77,7 +78,8 @@ def optimizer_checksum(optimizer: optax.GradientTransformation, weights: Params)
 
     def start_and_step(gradient: Params, weights: Params) -> tuple[Params, Params]:
         start = optimizer.init(weights)
-        return start, optimizer.update(gradient, start, weights)
+        update = optax.with_extra_args_support(optimizer).update
+        return start, update(gradient, start, weights, value=np.float32(0))
 
     return program_checksum(start_and_step, shapes, shapes)
 
