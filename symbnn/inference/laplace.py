@@ -29,6 +29,7 @@ from symbnn.inference import curvature
 from symbnn.inference.base import Checkpoint, ProgressCallback
 from symbnn.inference.last_layer import last_layer
 from symbnn.inference.multimode import ModeMethod
+from symbnn.inference.training.epochs import require_in_memory
 from symbnn.inference.training.recipe import check_count, documented, pretraining
 from symbnn.inference.training.train import Problem, pretrain, problem_of
 from symbnn.names import lookup, nearest
@@ -79,7 +80,7 @@ def laplace(
         posterior = _fit(problem, settings, free, mode_keys, modes, target.data)
         return posterior, diagnostics | {"num_nonfinite_values": _count_nonfinite(posterior)}
 
-    return ModeMethod(fit_modes, initial)
+    return ModeMethod(fit_modes, initial, functools.partial(require_in_memory, "laplace"))
 
 
 class Settings(NamedTuple):

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from symbnn import keys, tree
-from symbnn.density import Target
+from symbnn.density import Target, require_network
 from symbnn.inference.base import Fit, Method
 from symbnn.inference.ensemble import member_starts
 from symbnn.posteriors import DroppedUnits, Empirical, GaussianMixture
@@ -33,9 +33,12 @@ class ModeMethod:
 
     fit_modes: FitModes
     initial: Params | None = None
+    check: Callable[[Target], None] = require_network
+    """`ValueError` for a target that the method cannot take, before anything is trained."""
 
     def __call__(self, key: Key, target: Target) -> Fit:
         """Fit around `initial`, or around a fresh initialisation."""
+        self.check(target)
         initial = None if self.initial is None else tree.stack([self.initial])
         starts = member_starts(key, target, 1, initial)
         posterior, diagnostics = self.fit_modes(keys.indexed(key, 0, 1), target, starts)
@@ -58,6 +61,8 @@ def multimode(method: Method, *, members: Method | Samples) -> Method:
         raise ValueError("multimode starts from its members, so the method must have no `initial` of its own")
 
     def many(key: Key, target: Target) -> Fit:
+        if isinstance(method, ModeMethod):
+            method.check(target)
         networks, before = members, {}
         if callable(members):
             found = members(keys.named(key, "members"), target)

@@ -28,6 +28,7 @@ from symbnn.density import Batch, Target, refuse_batch_statistics, tempered
 from symbnn.inference.base import Progress, ProgressCallback, Sink
 from symbnn.inference.multimode import ModeMethod
 from symbnn.inference.storage import checksum, fingerprint, flatten, unflatten
+from symbnn.inference.training.epochs import require_in_memory
 from symbnn.inference.training.recipe import check_count
 from symbnn.inference.training.train import Problem, equal_part, problem_of, warn_nonfinite
 from symbnn.names import lookup
@@ -111,7 +112,7 @@ def sgmcmc(
         warn_nonfinite("sgmcmc", num_nonfinite)
         return jax.vmap(Empirical)(samples), {"num_nonfinite": num_nonfinite}
 
-    return ModeMethod(fit_modes, initial)
+    return ModeMethod(fit_modes, initial, functools.partial(require_in_memory, "sgmcmc"))
 
 
 def _follow(

@@ -26,7 +26,7 @@ from jaxtyping import Array, Float
 
 from symbnn import tree
 from symbnn.data import Streamed
-from symbnn.density import Batch
+from symbnn.density import Batch, Target
 from symbnn.inference.storage import programs_in
 from symbnn.inference.training.recipe import Recipe
 from symbnn.types import Key, Params
@@ -150,6 +150,20 @@ def _place(mesh: Mesh | None, arrays: Any, spec: PartitionSpec) -> Any:
 def fetch(data: Batch, indices: Any) -> Batch:
     """The examples at `indices`."""
     return Batch(data.inputs[indices], data.targets[indices])
+
+
+def is_streamed(data: Batch) -> bool:
+    """Whether the inputs stay on disk."""
+    return isinstance(data.inputs, Streamed)
+
+
+def require_in_memory(method: str, target: Target) -> None:
+    """`ValueError` if the inputs stay on disk: for methods whose compiled programs index them."""
+    if target.data is not None and is_streamed(target.data):
+        raise ValueError(
+            f"{method} needs its inputs in memory, but they are streamed from disk; load them as arrays, or "
+            "use ensemble, variational, swag or dropout, which read them batch by batch"
+        )
 
 
 def steps_on_host(loss: Loss, recipe: Recipe, state: TrainingState, member_keys: Key, data: Batch) -> bool:

@@ -6,11 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from symbnn.data import Streamed
 from symbnn.density import Batch
 from symbnn.inference.base import Checkpoint
 from symbnn.inference.storage import checksum, flatten, program_checksum, unflatten
-from symbnn.inference.training.epochs import Loss, TrainingState, step_shapes
+from symbnn.inference.training.epochs import Loss, TrainingState, is_streamed, step_shapes
 from symbnn.inference.training.recipe import Recipe, optimizer_checksum
 from symbnn.types import Key
 
@@ -50,10 +49,10 @@ def open_slot(
         return Slot(None, stage, {})
     shapes = step_shapes(recipe, state, member_keys, data)
     # Inputs on disk are known by a few of them: reading all may take hours.
-    is_streamed, few = isinstance(data.inputs, Streamed), np.arange(min(64, len(data.targets)))
+    few = np.arange(min(64, len(data.targets)))
     known = {
         "keys": jax.random.key_data(member_keys),
-        "data": (data.inputs[few] if is_streamed else data.inputs, data.targets),
+        "data": (data.inputs[few] if is_streamed(data) else data.inputs, data.targets),
         "starts": (state.weights, state.statistics),
     }
     fingerprint = {

@@ -1,6 +1,6 @@
 """Training many networks in one program: the loop under ensembles, variational inference, SWAG and dropout.
 
-All members advance together, chunk of epochs by chunk (`inference.training.epochs`). Every member has its own shuffle
+All members advance together, chunk of epochs by chunk (`training.epochs`). Every member has its own shuffle
 of the data and its own noise, from a key that depends on its global index only; so a member is the same
 network whichever members train beside it. The last, incomplete minibatch of a shuffle is left out.
 
