@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from symbnn.density import Target
-from symbnn.types import Key
+from symbnn.types import Key, Params
 
 
 class Fit(NamedTuple):
@@ -21,6 +21,16 @@ class Fit(NamedTuple):
     """Something with `sample(key, num) -> Samples`."""
     diagnostics: dict[str, Any]
     """Arrays and floats by name; methods say in their docstring which."""
+
+
+class MemberStart(NamedTuple):
+    """`init` of the target around one member, as `multimode` hands it to a method: always that network."""
+
+    network: Params
+
+    def __call__(self, key: Key) -> Params:
+        """The member."""
+        return self.network
 
 
 class Progress(NamedTuple):

@@ -7,7 +7,6 @@ al. 2021), of variational Gaussians, of dropout networks, or as many stochastic-
     inference.multimode(inference.laplace(pretrain_epochs=0), members=inference.ensemble(num_members=10))
 """
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +17,7 @@ import numpy as np
 
 from symbnn import keys, tree
 from symbnn.density import Target, require_network
-from symbnn.inference.base import Fit, Method
+from symbnn.inference.base import Fit, MemberStart, Method
 from symbnn.inference.ensemble import member_starts
 from symbnn.posteriors import DroppedUnits, Empirical, GaussianMixture
 from symbnn.types import Key, Params, Samples
@@ -51,7 +50,8 @@ def multimode(method: Method, *, members: Method | Samples) -> Method:
     Args:
         method: `variational`, `swag`, `laplace`, `sgmcmc` or `dropout`, which fit all modes in one program,
             or any other `(key, target) -> Fit`, which is called once per member with a target whose `init`
-            is that member (so `hmc(num_chains=1, ...)` starts there, and compiles once per member).
+            is that member (so `hmc(num_chains=1, ...)` starts there, and compiles once per member; it takes
+            no sink).
         members: Stacked networks, or a method that finds them (`ensemble`).
 
     Gaussians become a `GaussianMixture`, draws one `Empirical` with the chains of every mode. Diagnostics
@@ -85,7 +85,7 @@ def _one_by_one(
 ) -> tuple[Any, dict[str, Any]]:
     """What `method` gives from every network, stacked."""
     fits = [
-        method(mode_key, target._replace(init=functools.partial(_start, tree.take(networks, index))))
+        method(mode_key, target._replace(init=MemberStart(tree.take(networks, index))))
         for index, mode_key in enumerate(mode_keys)
     ]
     diagnostics = {
@@ -93,10 +93,6 @@ def _one_by_one(
         for name in fits[0].diagnostics
     }
     return tree.stack([fit.posterior for fit in fits]), diagnostics
-
-
-def _start(network: Params, key: Key) -> Params:
-    return network
 
 
 def merge(modes: Any) -> Any:

@@ -7,6 +7,7 @@ the key of transition t of chain c is derived from the run's key, c and t.
 
 import dataclasses
 import re
+import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -105,6 +106,16 @@ def check_storage(storage: Storage, sink: Sink | None) -> None:
         raise ValueError("Storage: collect='predictions' and inputs must be given together")
     if storage.dtype is not None and not jnp.issubdtype(storage.dtype, jnp.floating):
         raise ValueError(f"Draws are stored as floating-point numbers; got dtype {storage.dtype}")
+
+
+def read_whole(sink: Sink, index: int, damaged: list[str]) -> Chunk | None:
+    """Chunk `index` if it is there and whole; a damaged one is told, added to `damaged`, and to be redone."""
+    try:
+        return sink.read(index)
+    except ValueError as error:
+        damaged.append(str(error))
+        warnings.warn(f"Chunk {index} is computed again: {error}", RuntimeWarning, stacklevel=5)
+        return None
 
 
 def flatten(prefix: str, value: Any) -> Chunk:

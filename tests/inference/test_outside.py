@@ -155,6 +155,17 @@ def test_multimode_runs_any_method_around_every_member():
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=0.01), here, expected)
 
 
+def test_multimode_refuses_a_sink_at_its_first_member(tmp_path):
+    target = density.target(*small_network())
+    members = jax.vmap(target.init)(jax.random.split(KEY, 2))
+    method = inference.hmc(
+        num_chains=1, num_samples=2, num_burnin=0, step_size=1e-4, sink=io.ChunkStore(tmp_path)
+    )
+    with pytest.raises(ValueError, match="multimode runs this sampler once per member, but a sink keeps one"):
+        inference.multimode(method, members=members)(KEY, target)
+    assert not list(tmp_path.iterdir())
+
+
 def test_multimode_takes_a_function():
     target = density.target(*small_network())
     members = jax.vmap(target.init)(jax.random.split(KEY, 3))

@@ -15,7 +15,7 @@ import numpy as np
 
 from symbnn import tree
 from symbnn.density import Target, refuse_batch_statistics, require_network
-from symbnn.inference.base import Chunk, Fit, Progress
+from symbnn.inference.base import Chunk, Fit, MemberStart, Progress
 from symbnn.inference.chains import distributed, programs, report
 from symbnn.inference.chains import placement as chains
 from symbnn.inference.chains.adaptation import Tuner
@@ -29,7 +29,15 @@ from symbnn.inference.chains.settings import (
     num_draws,
     works,
 )
-from symbnn.inference.storage import Stored, fingerprint, flatten, join_draws, program_checksum, unflatten
+from symbnn.inference.storage import (
+    Stored,
+    fingerprint,
+    flatten,
+    join_draws,
+    program_checksum,
+    read_whole,
+    unflatten,
+)
 from symbnn.posteriors import Empirical
 from symbnn.types import Key
 
@@ -94,6 +102,11 @@ def _check_target(settings: Run, target: Target) -> None:
     """`ValueError` if the settings ask for parts that the target does not have."""
     if settings.storage.collect == "predictions":
         require_network(target, "Storage(collect='predictions')")
+    if settings.sink is not None and isinstance(target.init, MemberStart):
+        raise ValueError(
+            "multimode runs this sampler once per member, but a sink keeps one run; leave sink out, or run "
+            "the sampler member by member (initial=...) with a sink for each"
+        )
     if settings.placement.data_shards > 1 and not programs.has_data_parts(target):
         raise ValueError(
             "data_shards divides the data of a likelihood among devices, but this target's log_density is no "
@@ -166,12 +179,7 @@ def _read(session: Session, index: int, work: Work, damaged: list[str]) -> Chunk
     sink = session.settings.sink
     if sink is None:
         return None
-    chunk = None
-    try:
-        chunk = sink.read(index)
-    except ValueError as error:
-        damaged.append(str(error))
-        warnings.warn(f"Chunk {index} is computed again: {error}", RuntimeWarning, stacklevel=4)
+    chunk = read_whole(sink, index, damaged)
     fits = chunk is not None and chunk["info/transitions"].shape[1] == num_draws(session.settings, work)
     return chunk if distributed.everywhere(fits) else None
 

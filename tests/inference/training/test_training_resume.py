@@ -143,7 +143,7 @@ def test_the_training_before_laplace_is_read_back(tmp_path):
     assert not reports
 
 
-def test_stochastic_gradient_chains_go_on_from_their_chunks(tmp_path):
+def test_stochastic_gradient_chains_go_on_from_their_chunks_and_redo_a_damaged_one(tmp_path):
     def fit(progress=None, **settings):
         method = inference.sgmcmc(
             num_samples=4,
@@ -159,7 +159,12 @@ def test_stochastic_gradient_chains_go_on_from_their_chunks(tmp_path):
     sink = io.ChunkStore(tmp_path)
     with pytest.raises(Stopped):
         fit(stop_at(3), sink=sink)
-    jax.tree.map(np.testing.assert_array_equal, fit(sink=sink), fit())
+    whole = fit()
+    jax.tree.map(np.testing.assert_array_equal, fit(sink=sink), whole)
+    chunk = sorted(tmp_path.glob("chunk-*"))[1]
+    chunk.write_bytes(chunk.read_bytes()[:-7])
+    with pytest.warns(RuntimeWarning, match=f"Chunk 1 is computed again: .*{chunk.name}"):
+        jax.tree.map(np.testing.assert_array_equal, fit(sink=sink), whole)
     with pytest.raises(ValueError, match="belongs to another run: its method"):
         fit(sink=sink, friction=1.0)
 
