@@ -48,6 +48,12 @@ def test_a_plain_log_density_is_what_is_sampled_even_if_the_target_has_parts():
     assert np.max(np.abs(kernels[0] - kernels[2])) > 1e-3
 
 
+def test_a_temperature_that_is_not_that_of_the_log_density_is_refused():
+    target = density.target(*small_network())._replace(temperature=0.1)
+    with pytest.raises(ValueError, match=r"says temperature 0.1, but its log_density has 1.0"):
+        inference.hmc(num_samples=2, step_size=0.1)(KEY, target)
+
+
 def test_a_stopped_run_on_a_plain_density_is_recognised(tmp_path):
     settings = {**SETTINGS, "num_samples": 2, "num_burnin": 0, "step_size": 0.1, "num_steps": 2}
     method = inference.hmc(**settings, sink=io.ChunkStore(tmp_path))

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from symbnn import tree
-from symbnn.density import Target, refuse_batch_statistics, require_network
+from symbnn.density import LogDensity, Target, refuse_batch_statistics, require_network
 from symbnn.inference.base import Chunk, Fit, MemberStart, Progress
 from symbnn.inference.chains import distributed, programs, report
 from symbnn.inference.chains import placement as chains
@@ -99,9 +99,15 @@ def run(
 
 
 def _check_target(settings: Run, target: Target) -> None:
-    """`ValueError` if the settings ask for parts that the target does not have."""
+    """`ValueError` if the target contradicts itself or lacks parts that the settings ask for."""
     if settings.storage.collect == "predictions":
         require_network(target, "Storage(collect='predictions')")
+    parts = target.log_density
+    if isinstance(parts, LogDensity) and parts.log_priors and parts.temperature != target.temperature:
+        raise ValueError(
+            f"the target says temperature {target.temperature}, but its log_density has {parts.temperature}; "
+            "make a target of another temperature with density.target(..., temperature=...)"
+        )
     if settings.sink is not None and isinstance(target.init, MemberStart):
         raise ValueError(
             "multimode runs this sampler once per member, but a sink keeps one run; leave sink out, or run "
