@@ -17,7 +17,7 @@ A stopped run is recognised by what target, kernel and tuner compute; its `name`
 """
 
 from symbnn.inference.base import Checkpoint, Chunk, Fit, Method, Progress, ProgressCallback, Sink
-from symbnn.inference.chains import adaptation, driver
+from symbnn.inference.chains import adaptation, distributed, driver
 from symbnn.inference.chains.kernels import Info, Kernel, PositionState, Tuning
 from symbnn.inference.chains.placement import Placement
 from symbnn.inference.chains.report import SamplingError
@@ -54,6 +54,7 @@ __all__ = [
     "Stored",
     "Tuning",
     "adaptation",
+    "distributed",
     "driver",
     "dropout",
     "ensemble",
