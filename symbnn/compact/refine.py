@@ -169,12 +169,8 @@ class RefinementLoss:
         draw_keys = jax.random.split(key, self.num_draws)
         logits = jax.vmap(lambda one: draw(one, law.mean, law.std, batch.inputs))(draw_keys)
         log_probs = jax.nn.logsumexp(jax.nn.log_softmax(logits), axis=0) - jnp.log(self.num_draws)
-        divergence = sum(
-            jnp.sum(_divergence(shift, log_ratio))
-            for shift, log_ratio in zip(
-                jax.tree.leaves(weights["shift"]), jax.tree.leaves(weights["log_ratio"]), strict=True
-            )
-        )
+        each = jax.tree.map(_divergence, weights["shift"], weights["log_ratio"])
+        divergence = sum(jnp.sum(leaf) for leaf in jax.tree.leaves(each))
         value = jnp.mean(LOSSES[self.loss](batch.targets, log_probs))
         return value + constants["penalty"] * divergence, constants
 

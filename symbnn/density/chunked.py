@@ -86,13 +86,14 @@ def _weighted_sum(
 
 def _scan_sum(examples: ExampleLogLikelihood, params: Params, chunks: Any) -> Array:
     """Sum over the leading axis of `chunks`, with the gradient formed in the forward pass."""
+    dtype = _dtype(params)
 
     @jax.custom_vjp
     def total(params: Params, chunks: Any) -> Array:
         def body(carry: tuple[Array, Array], chunk: Any) -> tuple[tuple[Array, Array], None]:
             return compensated_add(carry, _weighted_sum(examples, params, *chunk)), None
 
-        (value, lost), _ = jax.lax.scan(body, _zero(params), chunks)
+        (value, lost), _ = jax.lax.scan(body, (jnp.zeros((), dtype),) * 2, chunks)
         return value + lost
 
     def forward(params: Params, chunks: Any) -> tuple[Array, Params]:
@@ -101,7 +102,7 @@ def _scan_sum(examples: ExampleLogLikelihood, params: Params, chunks: Any) -> Ar
             value, gradient = jax.value_and_grad(lambda p: _weighted_sum(examples, p, *chunk))(params)
             return (compensated_add(value_sum, value), jax.tree.map(jnp.add, gradient_sum, gradient)), None
 
-        start = (_zero(params), jax.tree.map(jnp.zeros_like, params))
+        start = ((jnp.zeros((), dtype),) * 2, jax.tree.map(jnp.zeros_like, params))
         ((value, lost), gradient), _ = jax.lax.scan(body, start, chunks)
         return value + lost, gradient
 
@@ -118,11 +119,6 @@ def compensated_add(total: tuple[Array, Array], value: Array) -> tuple[Array, Ar
     new = old + value
     dropped = jnp.where(jnp.abs(old) >= jnp.abs(value), (old - new) + value, (value - new) + old)
     return new, lost + dropped
-
-
-def _zero(params: Params) -> tuple[Array, Array]:
-    zero = jnp.zeros((), _dtype(params))
-    return zero, zero
 
 
 def _dtype(params: Params) -> Any:

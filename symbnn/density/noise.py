@@ -58,9 +58,6 @@ def learn_noise(model: Any, num_targets: int, *, initial: float = 0.1) -> Any:
         )
     if LEAF in shapes:
         raise ValueError(f"The model already has a leaf {LEAF!r}; learn_noise was applied before")
-    return model._replace(init=init, apply=apply, train=train, spec=_with_leaf(model.spec, num_targets))
-
-
-def _with_leaf(spec: Any, size: int) -> Any:
-    leaf = Leaf(f"{LEAF}/log_std", (size,), ((Factor(size),),))
-    return dataclasses.replace(spec, leaves=(*spec.leaves, leaf))
+    leaf = Leaf(f"{LEAF}/log_std", (num_targets,), ((Factor(num_targets),),))
+    spec = dataclasses.replace(model.spec, leaves=(*model.spec.leaves, leaf))
+    return model._replace(init=init, apply=apply, train=train, spec=spec)

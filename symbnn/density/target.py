@@ -108,9 +108,10 @@ def target(
         return prior.sample(key, shapes)
 
     parts = LogDensity(log_likelihood, prior.log_probs, float(temperature))
+    refuse: Any = lambda params: refuse_batch_statistics(shapes)  # noqa: E731
     return Target(
         init=init,
-        log_density=(lambda params: refuse_batch_statistics(shapes)) if has_statistics else parts,
+        log_density=refuse if has_statistics else parts,
         log_likelihood=log_likelihood,
         log_prior=log_prior,
         num_data=full.inputs.shape[0],

@@ -55,7 +55,15 @@ def mce(probs: Probs, labels: Labels, *, bins: int = 15) -> Float[Array, ""]:
 @partial(jax.jit, static_argnames="bins")
 def adaptive_ece(probs: Probs, labels: Labels, *, bins: int = 15) -> Float[Array, ""]:
     """Expected calibration error with equally many inputs in each bin."""
-    return _equal_mass_gap(*top_label(probs, labels), bins)
+    count = probs.shape[0]
+    if not 1 <= bins <= count:
+        raise ValueError(f"bins: expected between 1 and the {count} inputs, got {bins}")
+    sizes = [count // bins + (index < count % bins) for index in range(bins)]
+    owner = np.repeat(np.arange(bins), sizes)
+    confidence, correct = top_label(probs, labels)
+    # Ties in confidence are broken by correctness, so the value does not depend on the order of the inputs.
+    ordered, right = jax.lax.sort((confidence, jnp.asarray(correct, confidence.dtype)), num_keys=2)
+    return jnp.sum(jnp.abs(jax.ops.segment_sum(right - ordered, owner, num_segments=bins))) / count
 
 
 @checked(probabilities, labels)
@@ -97,8 +105,7 @@ def bin_sums(confidence: Float[Array, " n"], correct: Array, bins: int, weights:
     """Sums over the inputs in each of `bins + 1` bins; an input of weight zero is left out."""
     confidence = confidence.astype(jnp.promote_types(confidence.dtype, jnp.float32))
     weights = jnp.ones_like(confidence) if weights is None else weights
-    index = _bin_index(confidence, bins)
-    total = partial(jax.ops.segment_sum, segment_ids=index, num_segments=bins + 1)
+    total = partial(jax.ops.segment_sum, segment_ids=_bin_index(confidence, bins), num_segments=bins + 1)
     return Bins(total(weights), total(weights * confidence), total(weights * correct))
 
 
@@ -133,14 +140,3 @@ def _bin_index(confidence: Float[Array, "..."], bins: int) -> Int[Array, "..."]:
     """How many edges above the first a confidence has reached; unrolled to be one vectorised pass."""
     reached = [(confidence >= edge).astype(jnp.int32) for edge in bin_edges(bins)[1:].tolist()]
     return reduce(jnp.add, reached)
-
-
-def _equal_mass_gap(confidence: Float[Array, " n"], correct: Array, bins: int) -> Float[Array, ""]:
-    count = confidence.shape[0]
-    if not 1 <= bins <= count:
-        raise ValueError(f"bins: expected between 1 and the {count} inputs, got {bins}")
-    sizes = [count // bins + (index < count % bins) for index in range(bins)]
-    owner = np.repeat(np.arange(bins), sizes)
-    # Ties in confidence are broken by correctness, so the value does not depend on the order of the inputs.
-    ordered, right = jax.lax.sort((confidence, jnp.asarray(correct, confidence.dtype)), num_keys=2)
-    return jnp.sum(jnp.abs(jax.ops.segment_sum(right - ordered, owner, num_segments=bins))) / count

@@ -39,11 +39,6 @@ def layer_distances(
         yield layer, _finish(_sum(pairs, jnp.asarray(rows_a), jnp.asarray(rows_b), block))
 
 
-def add(a: Distances, b: Distances) -> Distances:
-    """Distances over the weights of both."""
-    return jax.tree.map(jnp.add, a, b)
-
-
 def _sum(pairs: list[tuple[Any, Any]], rows_a: jax.Array, rows_b: jax.Array, block: int) -> Distances:
     networks = rows_a.size + rows_b.size
     total = Distances(jnp.zeros((networks, networks)), jnp.zeros((networks, networks)))

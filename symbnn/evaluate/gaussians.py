@@ -4,7 +4,7 @@ KL(q || p) = sum_j log(s_p / s_q) + (s_q^2 + (m_q - m_p)^2) / (2 s_p^2) - 1/2
 W2(q, p)^2 = sum_j (m_q - m_p)^2 + (s_q - s_p)^2
 """
 
-from typing import Protocol, runtime_checkable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,18 +14,8 @@ from symbnn import tree
 from symbnn.symmetry.numerics import length
 from symbnn.types import Params
 
-
-@runtime_checkable
-class Gaussian(Protocol):
-    """What both functions read: a `DiagonalGaussian`, or any pair of trees with these names."""
-
-    @property
-    def mean(self) -> Params:
-        """Means of the weights."""
-
-    @property
-    def std(self) -> Params:
-        """Standard deviations of the weights."""
+Gaussian = Any
+"""A `DiagonalGaussian`, or anything else with trees `mean` and `std`."""
 
 
 def kl(q: Gaussian, p: Gaussian) -> Float[Array, ""]:

@@ -25,7 +25,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from symbnn import keys, tree
-from symbnn.evaluate.distances import Distances, add, layer_distances
+from symbnn.evaluate.distances import Distances, layer_distances
 from symbnn.names import lookup
 from symbnn.types import Key, Samples
 
@@ -112,7 +112,7 @@ def mmd(
     for layer, distances in layer_distances(samples_a, samples_b, *rows, block=block):
         _check_finite(layer, distances)
         layers[layer] = compare(distances)
-        total = distances if total is None else add(total, distances)
+        total = distances if total is None else jax.tree.map(jnp.add, total, distances)
     assert total is not None
     return MMD(compare(total), layers, counts)
 
@@ -151,19 +151,18 @@ def _discrepancy(
         values[kernel] = _over_bandwidths(distance, power, bandwidths[kernel], replicates)
     stacked = jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=-1), *values.values())
     one = jax.tree.map(partial(_AGGREGATES[aggregate], axis=-1), stacked)
+    p_value = None
+    if one.permuted is not None:
+        # Share at least as large, the given arrangement counted: under equal laws it is as likely as any.
+        p_value = (1 + jnp.sum(one.permuted >= one.given[0])) / (1 + one.permuted.size)
     tails = jnp.asarray([0.5 - 0.5 * confidence, 0.5 + 0.5 * confidence])
     return Discrepancy(
         value=one.given[0],
         estimates={kernel: value.given[0] for kernel, value in values.items()},
         bandwidths=bandwidths,
-        p_value=None if one.permuted is None else _p_value(one.given[0], one.permuted),
+        p_value=p_value,
         interval=None if one.resampled is None else jnp.quantile(one.resampled, tails),
     )
-
-
-def _p_value(given: Float[Array, ""], permuted: Float[Array, " num"]) -> Float[Array, ""]:
-    """Share at least as large, the given arrangement counted: under equal laws it is as likely as any."""
-    return (1 + jnp.sum(permuted >= given)) / (1 + permuted.size)
 
 
 def _over_bandwidths(

@@ -84,16 +84,9 @@ def predict(
         check_inputs(inputs, block_samples, block_inputs)
         stream = blocks(samples, block_samples, key=key, num_samples=num_samples)
         return _in_order([_member_block(apply, likelihood, block_inputs, block, inputs) for block in stream])
-    total = fold(
-        apply,
-        samples,
-        inputs,
-        _sum_of(likelihood) if likelihood.spread is None else moments_of(likelihood),
-        block_samples=block_samples,
-        block_inputs=block_inputs,
-        key=key,
-        num_samples=num_samples,
-    )
+    size: Any = {"block_samples": block_samples, "block_inputs": block_inputs}
+    reduction = _sum_of(likelihood) if likelihood.spread is None else moments_of(likelihood)
+    total = fold(apply, samples, inputs, reduction, key=key, num_samples=num_samples, **size)
     return total / count if likelihood.spread is None else total.mixture()
 
 
@@ -112,17 +105,9 @@ def predict_uncertainty(
     The arguments are those of `predict`.
     """
     count = count_samples(samples, key, num_samples)
-    probs, entropy = fold(
-        apply,
-        samples,
-        inputs,
-        _ENTROPIES,
-        block_samples=block_samples,
-        block_inputs=block_inputs,
-        key=key,
-        num_samples=num_samples,
-    )
-    probs, aleatoric = probs / count, entropy / count
+    size: Any = {"block_samples": block_samples, "block_inputs": block_inputs}
+    sums = fold(apply, samples, inputs, _ENTROPIES, key=key, num_samples=num_samples, **size)
+    probs, aleatoric = (part / count for part in sums)
     total = -jnp.sum(xlogy(probs, probs), axis=-1)
     return Uncertainty(probs, total, aleatoric, jnp.maximum(total - aleatoric, 0.0))
 

@@ -13,7 +13,7 @@ activations.
 
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol, TypeGuard, runtime_checkable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +31,7 @@ class Reduction(NamedTuple):
     """How outputs become statistics. Compiled once per pair of functions: build it once, not per call."""
 
     summarise: Callable[..., Any]
-    """`(outputs (samples, inputs, ...), weights (samples,), *side) -> tree of (inputs, ...)`."""
+    """`(outputs (samples, inputs, ...), weights (samples,)) -> tree of (inputs, ...)`."""
     merge: Callable[[Any, Any], Any]
 
 
@@ -42,38 +42,26 @@ class Block(NamedTuple):
     weights: Any
 
 
-@runtime_checkable
-class Chunked(Protocol):
-    """Draws that are read piece by piece, wherever they are kept."""
-
-    num_chains: int
-    num_samples: int
-    """Per chain."""
-
-    def chunks(self) -> Iterator[Samples]:
-        """Trees with axes (chain, draw, ...)."""
-
-
 def fold(
     apply: Apply,
     samples: Any,
     inputs: Any,
     reduction: Reduction,
-    *side: Any,
+    *,
     block_samples: int,
     block_inputs: int,
     key: Key | None = None,
     num_samples: int | None = None,
 ) -> Any:
-    """Statistics of all samples at all inputs; `side`: arrays along the inputs that `summarise` also gets."""
+    """Statistics of all samples at all inputs; the settings are those of `predict`."""
     check_inputs(inputs, block_samples, block_inputs)
     samples = _kept(samples, key)
     mesh_axis = sample_axis(samples)
-    arrays = tuple(_replicate(mesh_axis, array) for array in (inputs, *side))
+    inputs = _replicate(mesh_axis, inputs)
     step = functools.partial(_statistics, apply, reduction, block_inputs, mesh_axis)
     total = None
     for block in blocks(samples, block_samples, key=key, num_samples=num_samples):
-        new = step(block, arrays)
+        new = step(block, inputs)
         total = new if total is None else _merge(reduction, total, new)
     return _merge_devices(reduction, total)
 
@@ -125,8 +113,11 @@ def is_posterior(samples: Any) -> bool:
     return callable(getattr(samples, "sample", None))
 
 
-def is_chunked(samples: Any) -> TypeGuard[Chunked]:
-    """Draws that stay where they are stored and are read chunk by chunk."""
+def is_chunked(samples: Any) -> bool:
+    """Draws that stay where they are stored and are read chunk by chunk.
+
+    `chunks()` gives trees with axes (chain, draw, ...); there are `num_chains` of `num_samples` each.
+    """
     return callable(getattr(samples, "chunks", None))
 
 
@@ -135,7 +126,7 @@ def _kept(samples: Any, key: Key | None) -> Any:
     return samples.samples if key is None and callable(getattr(samples, "by_chain", None)) else samples
 
 
-def _read(posterior: Chunked, size: int) -> Iterator[Block]:
+def _read(posterior: Any, size: int) -> Iterator[Block]:
     """Blocks of every chunk, in the order in which they are stored."""
     for chunk in posterior.chunks():
         yield from blocks(jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), chunk), size)
@@ -204,27 +195,23 @@ def _statistics(
     block_inputs: int,
     mesh_axis: NamedSharding | None,
     block: Block,
-    arrays: tuple[jax.Array, ...],
+    inputs: jax.Array,
 ) -> Any:
     """Statistics of one block of samples at all inputs, with a leading axis of devices."""
 
-    def local(block: Block, arrays: tuple[jax.Array, ...]) -> Any:
-        def at(inputs: jax.Array, *side: jax.Array) -> Any:
+    def local(block: Block, inputs: jax.Array) -> Any:
+        def at(inputs: jax.Array) -> Any:
             outputs = jax.vmap(apply, in_axes=(0, None))(block.samples, inputs)
-            return reduction.summarise(outputs, block.weights, *side)
+            return reduction.summarise(outputs, block.weights)
 
-        return jax.tree.map(lambda leaf: leaf[None], map_blocks(at, arrays, block_inputs))
+        return jax.tree.map(lambda leaf: leaf[None], map_blocks(at, (inputs,), block_inputs))
 
     if mesh_axis is None:
-        return local(block, arrays)
+        return local(block, inputs)
     whole, split = PartitionSpec(), mesh_axis.spec
-    return jax.shard_map(
-        local,
-        mesh=mesh_axis.mesh,
-        in_specs=(Block(split, whole), whole),
-        out_specs=split,
-        check_vma=False,
-    )(block, arrays)
+    specs: Any = (Block(split, whole), whole)
+    mapped = jax.shard_map(local, mesh=mesh_axis.mesh, in_specs=specs, out_specs=split, check_vma=False)
+    return mapped(block, inputs)
 
 
 def map_blocks(function: Callable[..., Any], arrays: tuple[jax.Array, ...], size: int) -> Any:

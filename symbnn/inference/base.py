@@ -6,7 +6,8 @@ draws of a sampler to a `Sink`, the state of a training to a `Checkpoint`, from 
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -23,7 +24,8 @@ class Fit(NamedTuple):
     """Arrays and floats by name; methods say in their docstring which."""
 
 
-class MemberStart(NamedTuple):
+@dataclass(frozen=True)
+class MemberStart:
     """`init` of the target around one member, as `multimode` hands it to a method: always that network."""
 
     network: Params
@@ -44,6 +46,7 @@ class Progress(NamedTuple):
 
 ProgressCallback = Callable[[Progress], None]
 Method = Callable[[Key, Target], Fit]
+Factory = TypeVar("Factory", bound=Callable[..., Any])
 
 Chunk = dict[str, np.ndarray]
 """One chunk of a run: arrays by name (`draws/hidden/kernel`, `state/...`, `info/...`), float32, float16,
@@ -86,3 +89,13 @@ class Checkpoint(Protocol):
     def write(self, stage: str, step: int, fingerprint: Mapping[str, str], arrays: Chunk) -> None:
         """Keep the arrays of step `step`, atomically: a process killed in the middle leaves those before."""
         ...
+
+
+def documented(mark: str, text: str) -> Callable[[Factory], Factory]:
+    """A decorator that puts `text`, on settings that several factories share, in place of `mark`."""
+
+    def decorate(factory: Factory) -> Factory:
+        factory.__doc__ = (factory.__doc__ or "").replace(mark, text)
+        return factory
+
+    return decorate

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 from symbnn.density import Batch, Target, refuse_batch_statistics
 from symbnn.inference.base import Checkpoint, ProgressCallback
 from symbnn.inference.multimode import ModeMethod
-from symbnn.inference.training.recipe import Recipe, check_count, documented, refuse_temperature
+from symbnn.inference.training.recipe import Recipe, check_count, refuse_temperature, trainer
 from symbnn.inference.training.train import Problem, problem_of, train, warn_nonfinite
 from symbnn.names import nearest
 from symbnn.posteriors import DroppedUnits, Reading, Units
@@ -52,7 +52,7 @@ class DropoutLoss:
         return -fitted - self.problem.prior.log_prob(weights) / self.problem.num_data, statistics
 
 
-@documented
+@trainer
 def dropout(
     *,
     rate: float = 0.1,
@@ -77,7 +77,7 @@ def dropout(
     Diagnostics: `loss` (epochs,); `num_nonfinite`, steps with a NaN or infinite loss.
     """
     recipe = Recipe(epochs, batch_size, optimizer)
-    kept = {"progress": progress, "checkpoint": checkpoint}
+    kept: Any = {"progress": progress, "checkpoint": checkpoint}
     check_count("masks_per_batch", masks_per_batch)
     if batch_size % masks_per_batch:
         raise ValueError(f"masks_per_batch must divide batch_size; got {masks_per_batch} and {batch_size}")

@@ -18,7 +18,7 @@ import optax
 from symbnn import keys, tree
 from symbnn.density import Target, require_network
 from symbnn.inference.base import Checkpoint, Fit, Method, ProgressCallback
-from symbnn.inference.training.recipe import Recipe, check_count, documented
+from symbnn.inference.training.recipe import Recipe, check_count, trainer
 from symbnn.inference.training.train import (
     NetworkLoss,
     Trained,
@@ -36,7 +36,7 @@ from symbnn.types import Key, Params, Samples
 OBJECTIVES = {"map": True, "mle": False}
 
 
-@documented
+@trainer
 def ensemble(
     *,
     num_members: int,
@@ -69,7 +69,8 @@ def ensemble(
     check_count("num_members", num_members)
     size = num_members if members_per_block is None else members_per_block
     check_count("members_per_block", size)
-    _check_snapshots(snapshots, epochs)
+    if list(snapshots) != sorted(set(snapshots)) or any(not 1 <= epoch <= epochs for epoch in snapshots):
+        raise ValueError(f"snapshots must be rising epochs in [1, {epochs}]; got {snapshots}")
 
     def method(key: Key, target: Target) -> Fit:
         require_network(target, "ensemble")
@@ -110,11 +111,6 @@ def member_starts(key: Key, target: Target, num_members: int, initial: Samples |
     if tree.num_samples(initial) != num_members:
         raise ValueError(f"initial holds {tree.num_samples(initial)} networks; num_members is {num_members}")
     return initial
-
-
-def _check_snapshots(snapshots: tuple[int, ...], epochs: int) -> None:
-    if list(snapshots) != sorted(set(snapshots)) or any(not 1 <= epoch <= epochs for epoch in snapshots):
-        raise ValueError(f"snapshots must be rising epochs in [1, {epochs}]; got {snapshots}")
 
 
 @functools.partial(jax.jit, static_argnames="init")

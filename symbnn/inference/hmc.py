@@ -21,7 +21,7 @@ from symbnn.inference.base import Fit, Method, ProgressCallback, Sink
 from symbnn.inference.chains import adaptation, driver
 from symbnn.inference.chains.kernels import Info, Kernel, Tuning, is_divergence, sample_momentum
 from symbnn.inference.chains.placement import EVERYWHERE, Placement
-from symbnn.inference.chains.settings import Run, check_positive, documented
+from symbnn.inference.chains.settings import Run, check_positive, sampler
 from symbnn.inference.storage import IN_MEMORY, Storage
 from symbnn.types import Key, Params, Samples
 
@@ -37,7 +37,7 @@ class HMCState(NamedTuple):
     gradient: Params
 
 
-@documented
+@sampler
 def hmc(
     *,
     num_chains: int = 4,

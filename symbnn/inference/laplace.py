@@ -30,14 +30,14 @@ from symbnn.inference.base import Checkpoint, ProgressCallback
 from symbnn.inference.last_layer import last_layer
 from symbnn.inference.multimode import ModeMethod
 from symbnn.inference.training.epochs import require_in_memory
-from symbnn.inference.training.recipe import check_count, documented, pretraining
+from symbnn.inference.training.recipe import check_count, pretraining, trainer
 from symbnn.inference.training.train import Problem, pretrain, problem_of
 from symbnn.names import lookup, nearest
 from symbnn.posteriors import DiagonalGaussian, FixedLeaves, LowRankGaussian, LowRankPrecision
 from symbnn.types import Key, Params, Samples
 
 
-@documented
+@trainer
 def laplace(
     *,
     structure: str = "diagonal",

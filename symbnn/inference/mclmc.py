@@ -22,16 +22,9 @@ from symbnn.density import LogDensity, Target
 from symbnn.inference.base import Fit, Method, ProgressCallback, Sink
 from symbnn.inference.chains import adaptation, driver
 from symbnn.inference.chains.energy_variance import energy_variance as energy_variance_tuner
-from symbnn.inference.chains.kernels import (
-    Info,
-    Kernel,
-    RelativeDensity,
-    Tuning,
-    is_divergence,
-    relative_kernel,
-)
+from symbnn.inference.chains.kernels import Density, Info, Kernel, Tuning, is_divergence, relative_kernel
 from symbnn.inference.chains.placement import EVERYWHERE, Placement
-from symbnn.inference.chains.settings import Run, check_positive, documented
+from symbnn.inference.chains.settings import Run, check_positive, sampler
 from symbnn.inference.storage import IN_MEMORY, Storage
 from symbnn.types import Key, Params, Samples
 
@@ -42,7 +35,7 @@ GRADIENTS_PER_STEP = 2
 """Of McLachlan's integrator, which takes two half steps with a gradient each."""
 
 
-@documented
+@sampler
 def mclmc(
     *,
     num_chains: int = 4,
@@ -139,7 +132,7 @@ def adjusted_kernel(max_num_steps: int) -> Kernel:
     """
     transition = blackjax.adjusted_mclmc.build_kernel()
 
-    def move(key: Key, start: HMCState, relative: RelativeDensity, tuning: Tuning) -> tuple[HMCState, Info]:
+    def move(key: Key, start: HMCState, relative: Density, tuning: Tuning) -> tuple[HMCState, Info]:
         key_steps, key_move = jax.random.split(key)
         average = jnp.clip(tuning.length / tuning.step_size, 1.0, max_num_steps)
         num_steps = jnp.ceil(2.0 * average * jax.random.uniform(key_steps)).astype(jnp.int32)

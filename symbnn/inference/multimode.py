@@ -98,10 +98,9 @@ def _one_by_one(
 def merge(modes: Any) -> Any:
     """One equal mixture from a posterior whose leaves are stacked over modes."""
     num_modes = tree.num_samples(modes)
-    if isinstance(modes, Empirical):
-        flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), modes.samples)
-        return Empirical(flat, num_chains=num_modes * modes.num_chains)
+    if not isinstance(modes, Empirical | DroppedUnits):
+        return GaussianMixture(jnp.full((num_modes,), 1.0 / num_modes), modes)
+    flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), modes.samples)
     if isinstance(modes, DroppedUnits):
-        flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), modes.samples)
         return DroppedUnits(flat, modes.units, modes.rate)
-    return GaussianMixture(jnp.full((num_modes,), 1.0 / num_modes), modes)
+    return Empirical(flat, num_chains=num_modes * modes.num_chains)

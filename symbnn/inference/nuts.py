@@ -22,20 +22,20 @@ from symbnn.density.parts import total
 from symbnn.inference.base import Fit, Method, ProgressCallback, Sink
 from symbnn.inference.chains import adaptation, driver
 from symbnn.inference.chains.kernels import (
+    Density,
     Info,
     Kernel,
-    RelativeDensity,
     Tuning,
     relative_kernel,
     sample_momentum,
 )
 from symbnn.inference.chains.placement import EVERYWHERE, Placement
-from symbnn.inference.chains.settings import Run, check_positive, documented
+from symbnn.inference.chains.settings import Run, check_positive, sampler
 from symbnn.inference.storage import IN_MEMORY, Storage
 from symbnn.types import Key, Params, Samples
 
 
-@documented
+@sampler
 def nuts(
     *,
     num_chains: int = 4,
@@ -88,7 +88,7 @@ def build_kernel(*, max_doublings: int = 10) -> Kernel:
     """The Markov kernel."""
     transition = blackjax.nuts.build_kernel()
 
-    def move(key: Key, start: HMCState, relative: RelativeDensity, tuning: Tuning) -> tuple[HMCState, Info]:
+    def move(key: Key, start: HMCState, relative: Density, tuning: Tuning) -> tuple[HMCState, Info]:
         metric = centred_metric(start.position, tuning.inverse_mass)
         new, info = transition(key, start, relative, tuning.step_size, metric, max_doublings)
         return new, Info(

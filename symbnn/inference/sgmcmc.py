@@ -108,7 +108,9 @@ def sgmcmc(
             begin = ", ".join(map(checksum, jax.tree.leaves(starts)))
             sink.open(fingerprint(mode_keys, target, {"method": name, "starts": begin}))
         advance = functools.partial(_run, problem, dynamics, mode_keys=mode_keys, data=target.data)
-        samples, num_nonfinite = _follow(plan, advance, _start(mode_keys, starts), sink, progress)
+        at_rest = jax.tree.map(jnp.zeros_like, starts)
+        state = ChainState(starts, at_rest, jnp.zeros(len(mode_keys), jnp.int32))
+        samples, num_nonfinite = _follow(plan, advance, state, sink, progress)
         warn_nonfinite("sgmcmc", num_nonfinite)
         return jax.vmap(Empirical)(samples), {"num_nonfinite": num_nonfinite}
 
@@ -191,30 +193,16 @@ def _plan(
 
 def _langevin(dynamics: Dynamics) -> Callable[..., tuple[Params, Params]]:
     step = diffusions.overdamped_langevin()
-
-    def move(key: Key, state: ChainState, gradient: Params, size: Array, temperature: Array) -> Any:
-        return step(key, state.position, gradient, size, temperature), state.momentum
-
-    return move
+    return lambda key, state, *forces: (step(key, state.position, *forces), state.momentum)
 
 
 def _hamiltonian(dynamics: Dynamics) -> Callable[..., tuple[Params, Params]]:
     step = diffusions.sghmc(dynamics.friction)
-
-    def move(key: Key, state: ChainState, gradient: Params, size: Array, temperature: Array) -> Any:
-        return step(key, state.position, state.momentum, gradient, size, temperature)
-
-    return move
+    return lambda key, state, *forces: step(key, state.position, state.momentum, *forces)
 
 
 ALGORITHMS = {"sgld": _langevin, "sghmc": _hamiltonian}
-
-
-@jax.jit
-def _start(mode_keys: Key, starts: Samples) -> ChainState:
-    """Chains at rest."""
-    momentum = jax.tree.map(jnp.zeros_like, starts)
-    return ChainState(starts, momentum, jnp.zeros(mode_keys.shape[0], jnp.int32))
+"""(key, state, gradient, step size, temperature of the noise) -> (position, momentum)."""
 
 
 @functools.partial(jax.jit, static_argnames=("problem", "dynamics"))
@@ -231,7 +219,8 @@ def _run(
             key_batch, key_noise = jax.random.split(jax.random.fold_in(key, now.number))
             gradient = _gradient(problem, dynamics.batch_size, key_batch, state.position, data)
             position, momentum = move(key_noise, state, gradient, now.size, now.temperature)
-            return ChainState(position, momentum, state.num_nonfinite + ~_is_finite(gradient)), None
+            is_finite = jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(gradient)])
+            return ChainState(position, momentum, state.num_nonfinite + ~jnp.all(is_finite)), None
 
         def draw(state: ChainState, between: Steps) -> tuple[ChainState, Params]:
             state, _ = jax.lax.scan(step, state, between)
@@ -240,10 +229,6 @@ def _run(
         return jax.lax.scan(draw, state, steps)
 
     return jax.vmap(chain)(states, mode_keys)
-
-
-def _is_finite(gradient: Params) -> Array:
-    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(gradient)]))
 
 
 def _gradient(problem: Problem, batch_size: int, key: Key, params: Params, data: Batch) -> Params:

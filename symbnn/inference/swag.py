@@ -25,8 +25,15 @@ from symbnn import keys, tree
 from symbnn.density import Batch, Target
 from symbnn.inference.base import Checkpoint, Progress, ProgressCallback
 from symbnn.inference.multimode import ModeMethod
-from symbnn.inference.training.epochs import TrainingState, advance, fetch, initial_state, is_streamed
-from symbnn.inference.training.recipe import Recipe, check_count, documented, pretraining, refuse_temperature
+from symbnn.inference.training.epochs import (
+    Training,
+    TrainingState,
+    advance,
+    fetch,
+    initial_state,
+    is_streamed,
+)
+from symbnn.inference.training.recipe import Recipe, check_count, pretraining, refuse_temperature, trainer
 from symbnn.inference.training.resume import open_slot
 from symbnn.inference.training.train import (
     NetworkLoss,
@@ -54,7 +61,7 @@ STATISTICS_STEPS = 100
 """Minibatches after which running statistics are new: at momentum 0.9 nothing is left of the old ones."""
 
 
-@documented
+@trainer
 def swag(
     *,
     rank: int = 20,
@@ -123,12 +130,13 @@ def _collect(
     key_collect = jax.vmap(lambda key: keys.named(key, "swag"))(mode_keys)
     weights, statistics = split_statistics(modes)
     state = initial_state(recipe, weights, statistics)
-    slot = open_slot(checkpoint, "swag", loss, recipe, key_collect, state, target.data, rank=rank)
+    training = Training(loss, recipe, key_collect, target.data)
+    slot = open_slot(checkpoint, "swag", training, state, rank=rank)
     moments = Moments(*(jax.tree.map(jnp.zeros_like, weights) for _ in range(2)))
     none_yet = jax.tree.map(lambda leaf: leaf[:, None][:, :0], weights)
     course = slot.restore(_Course(state, moments, none_yet, jnp.zeros((tree.num_samples(weights), 0))))
     for epoch in range(course.losses.shape[1], recipe.epochs):
-        state, value = advance(loss, recipe, 1, course.state, key_collect, target.data, epoch)
+        state, value = advance(training, 1, course.state, epoch)
         moments, deviation = _update(course.moments, state.weights, epoch)
         deviations = jax.tree.map(
             lambda kept, new: jnp.concatenate([kept, new[:, None]], axis=1)[:, -rank:],

@@ -26,7 +26,7 @@ from symbnn import keys
 from symbnn.density import Batch, Prior, Target, refuse_batch_statistics
 from symbnn.inference.base import Checkpoint, ProgressCallback
 from symbnn.inference.multimode import ModeMethod
-from symbnn.inference.training.recipe import Recipe, check_count, documented
+from symbnn.inference.training.recipe import Recipe, check_count, trainer
 from symbnn.inference.training.train import Problem, problem_of, train, warn_nonfinite
 from symbnn.names import lookup
 from symbnn.posteriors import DiagonalGaussian, local_reparametrisation
@@ -70,7 +70,7 @@ class VariationalLoss:
         return jnp.mean(self.problem.likelihood.log_prob(outputs, batch.targets))
 
 
-@documented
+@trainer
 def variational(
     *,
     epochs: int = 50,
@@ -98,7 +98,7 @@ def variational(
     with a NaN or infinite loss.
     """
     recipe = Recipe(epochs, batch_size, optimizer)
-    kept = {"progress": progress, "checkpoint": checkpoint}
+    kept: Any = {"progress": progress, "checkpoint": checkpoint}
     local = lookup(REPARAMETRISATIONS, reparametrisation, "reparametrisation")
     check_count("num_draws", num_draws)
     if not initial_std > 0:

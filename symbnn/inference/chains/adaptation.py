@@ -52,12 +52,8 @@ def fixed(*, step_size: float, length: float = math.inf) -> Tuner:
     def init(params: Params) -> tuple[Tuning, tuple[()]]:
         return initial_tuning(params, step_size, length), ()
 
-    def update(
-        index: Array, state: tuple[()], tuning: Tuning, position: Params, info: Info
-    ) -> tuple[Tuning, tuple[()]]:
-        return tuning, state
-
-    return Tuner(f"step_size={step_size}, length={length}", init, update)
+    name = f"step_size={step_size}, length={length}"
+    return Tuner(name, init, lambda index, state, tuning, position, info: (tuning, state))
 
 
 def windows(

@@ -70,7 +70,7 @@ def gather(fit: Fit) -> Fit:
     order = np.unique(chains, return_index=True)[1]
 
     def ordered(array: Any) -> np.ndarray:
-        return np.concatenate(list(_all_ragged(np.asarray(array))))[order]
+        return _all(np.asarray(array))[order]
 
     by_chain = jax.tree.map(ordered, fit.posterior.by_chain())
     samples = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), by_chain)
@@ -97,8 +97,8 @@ def _forget_backend() -> None:
 
 def _mean(local: np.ndarray, num_chains: int) -> np.ndarray:
     """The mean over all chains from every process's mean over its own."""
-    counts = np.concatenate(_all_ragged(np.array([num_chains])))
-    means = np.concatenate(_all_ragged(np.asarray(local)[None]))
+    counts = _all(np.array([num_chains]))
+    means = _all(np.asarray(local)[None])
     # A process without chains has no mean: its zero weight must not meet a NaN.
     used = counts > 0
     return np.average(means[used], axis=0, weights=counts[used]).astype(local.dtype)
@@ -112,7 +112,7 @@ def _join_verdicts(local: str) -> str:
 
 
 def _all(array: np.ndarray) -> np.ndarray:
-    return np.concatenate(list(_all_ragged(array)))
+    return np.concatenate(_all_ragged(array))
 
 
 def _all_ragged(array: np.ndarray) -> list[np.ndarray]:

@@ -56,12 +56,12 @@ class Kernel(NamedTuple):
     """(key, state, tuning, log-density) -> (next state, what happened)."""
 
 
-RelativeDensity = Callable[[Params], Array]
+Density = Callable[[Params], Array]
 """The log-density minus that at the start of a trajectory."""
 
 
 def relative_kernel(
-    move: Callable[[Key, HMCState, RelativeDensity, Tuning], tuple[HMCState, Info]],
+    move: Callable[[Key, HMCState, Density, Tuning], tuple[HMCState, Info]],
 ) -> Kernel:
     """A kernel of BlackJAX, whose energies are one float, with log-densities measured from where it starts.
 

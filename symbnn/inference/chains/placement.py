@@ -19,11 +19,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array
 
-from symbnn.inference import loops
 from symbnn.types import Params
 
 BLOCKS_ON_CPU = 4
@@ -72,7 +72,10 @@ def layout(num_chains: int, placement: Placement) -> Layout:
     if placement.lanes is not None and placement.lanes < 1:
         raise ValueError(f"lanes must be at least 1; got {placement.lanes}")
     rows = len(devices) // shards
-    lanes = placement.lanes or _default_lanes(num_chains, rows, devices[0].platform)
+    on_cpu = devices[0].platform == "cpu"
+    lanes = placement.lanes or (
+        max(1, num_chains // BLOCKS_ON_CPU) if on_cpu else math.ceil(num_chains / rows)
+    )
     num_blocks = math.ceil(num_chains / lanes)
     blocks_per_row = math.ceil(num_blocks / rows)
     # Rows that would only hold padding are left out; with several processes all of them must take part.
@@ -88,7 +91,6 @@ def map_chains(function: Callable[..., Any], plan: Layout) -> Callable[..., Any]
     everywhere.
     """
     lanes = plan.lanes
-
     num_blocks = plan.num_rows // (lanes * plan.mesh.shape["chain"])
 
     def on_device(chains: Any, shard: Shard, number: Array, *shared: Any) -> Any:
@@ -98,7 +100,7 @@ def map_chains(function: Callable[..., Any], plan: Layout) -> Callable[..., Any]
         def body(index: Array, _: Any) -> tuple[Any, Any]:
             return (), run_block(jax.tree.map(lambda leaf: leaf[index], blocks))
 
-        _, results = loops.collect(body, (), number, size=num_blocks)
+        _, results = collect(body, (), number, size=num_blocks)
         return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), results)
 
     @jax.jit
@@ -110,6 +112,24 @@ def map_chains(function: Callable[..., Any], plan: Layout) -> Callable[..., Any]
         )(chains, shard, number, *shared)
 
     return lambda chains, shard, *shared: mapped(chains, shard, np.int32(num_blocks), *shared)
+
+
+def collect(body: Callable[[Array, Any], tuple[Any, Any]], carry: Any, number: Any, *, size: int) -> Any:
+    """(last carry, outputs) as of `lax.scan`, for `number` <= `size` steps; unused rows of outputs are zero.
+
+    `body(index, carry)` gives the next carry and one output. The compiler does not know the length: XLA
+    unrolls a loop of known length one and may then fuse its body with what surrounds it, which can change
+    the last bits; draws must not depend on how many chains share a device or how many draws share a chunk.
+    """
+    _, shapes = jax.eval_shape(body, jnp.int32(0), carry)
+    buffers = jax.tree.map(lambda leaf: jnp.zeros((size, *leaf.shape), leaf.dtype), shapes)
+
+    def step(index: Array, state: tuple[Any, Any]) -> tuple[Any, Any]:
+        carry, buffers = state
+        carry, output = body(index, carry)
+        return carry, jax.tree.map(lambda buffer, leaf: buffer.at[index].set(leaf), buffers, output)
+
+    return jax.lax.fori_loop(0, number, step, (carry, buffers))
 
 
 def sum_over_shards(
@@ -181,19 +201,11 @@ def fetch_chains(plan: Layout, tree: Any) -> Any:
     """Arrays of this process's chains on the host: the inverse of `place_chains`."""
 
     def fetch(array: Array) -> np.ndarray:
-        shards = {_first(shard.index).start or 0: shard for shard in array.addressable_shards}
-        rows = [np.asarray(shards[start].data) for start in sorted(shards)]
-        starts = sorted(shards)
-        kept = [part[: max(0, plan.num_chains - start)] for start, part in zip(starts, rows, strict=True)]
-        return np.concatenate(kept)
+        shards = {_first(shard.index).start or 0: shard.data for shard in array.addressable_shards}
+        rows = ((start, np.asarray(shards[start])) for start in sorted(shards))
+        return np.concatenate([part[: max(0, plan.num_chains - start)] for start, part in rows])
 
     return jax.tree.map(fetch, tree)
-
-
-def _default_lanes(num_chains: int, rows: int, platform: str) -> int:
-    if platform == "cpu":
-        return max(1, num_chains // BLOCKS_ON_CPU)
-    return math.ceil(num_chains / rows)
 
 
 def _first(index: tuple[Any, ...] | None) -> slice:

@@ -12,7 +12,6 @@ from jaxtyping import Array
 from symbnn import keys
 from symbnn.density import LogDensity, Target
 from symbnn.density.parts import total
-from symbnn.inference import loops
 from symbnn.inference.chains import placement
 from symbnn.inference.chains.adaptation import Tuner, choose
 from symbnn.inference.chains.kernels import Info, Kernel, Tuning
@@ -115,8 +114,8 @@ def build(
 
         keep, nothing = _keeper(target, storage, inputs, chain.sampler.position)
         number = (window.number + thinning - 1) // thinning
-        size = settings.chunk_size
-        (chain, carried), (totals, draws) = loops.collect(one_draw, (chain, nothing), number, size=size)
+        size = settings.chunk_size or 1
+        (chain, carried), (totals, draws) = placement.collect(one_draw, (chain, nothing), number, size=size)
         return chain, totals, carried if storage.collect == "predictions" else draws
 
     return Programs(*(placement.map_chains(function, plan) for function in (start, advance)))

@@ -61,10 +61,9 @@ def require_progress(total: Tally, step_size: np.ndarray, *, is_last: bool) -> N
 
 def diagnostics(total: Tally, step_size: np.ndarray, chains: np.ndarray) -> dict[str, Any]:
     """Per-chain rates, and a verdict."""
-    acceptance = total.acceptance / total.transitions
     calm = np.maximum(total.transitions - total.divergences, 1)
     return {
-        "acceptance": acceptance,
+        "acceptance": total.acceptance / total.transitions,
         "divergences": total.divergences.astype(int),
         "energy_error": np.sqrt(total.squared_energy_error / calm),
         "step_size": step_size,

@@ -5,15 +5,15 @@ which a stopped run is recognised.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import jax
 
 from symbnn import tree
 from symbnn.density import Target
-from symbnn.inference.base import ProgressCallback, Sink
+from symbnn.inference.base import ProgressCallback, Sink, documented
 from symbnn.inference.chains import placement as chains
 from symbnn.inference.storage import IN_MEMORY, Storage, check_storage, checksum
 from symbnn.types import Samples
@@ -36,16 +36,11 @@ SHARED = """num_chains: Chains, each with its own start.
     Diagnostics are those of `inference.driver.run`."""
 
 
-Factory = TypeVar("Factory", bound=Callable[..., Any])
+sampler = documented("(settings of all samplers)", SHARED)
+"""Decorates a sampler (or `Run`) whose docstring lists the settings that all samplers share."""
 
 
-def documented(factory: Factory) -> Factory:
-    """A sampler (or `Run`) whose docstring lists the settings that all samplers share."""
-    factory.__doc__ = (factory.__doc__ or "").replace("(settings of all samplers)", SHARED)
-    return factory
-
-
-@documented
+@sampler
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Run:
     """Settings that all samplers share; checked when it is made.
@@ -71,11 +66,10 @@ class Run:
         return cls(**{field.name: settings[field.name] for field in fields(cls)})
 
     def __post_init__(self) -> None:
-        for name, least in (("num_chains", 1), ("num_samples", 1), ("num_burnin", 0), ("thinning", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}; got {getattr(self, name)}")
-        if self.chunk_size is not None and self.chunk_size < 1:
-            raise ValueError(f"chunk_size must be at least 1; got {self.chunk_size}")
+        least = {"num_chains": 1, "num_samples": 1, "num_burnin": 0, "thinning": 1, "chunk_size": 1}
+        for name, smallest in least.items():
+            if (value := getattr(self, name)) is not None and value < smallest:
+                raise ValueError(f"{name} must be at least {smallest}; got {value}")
         check_storage(self.storage, self.sink)
 
 
@@ -121,16 +115,11 @@ def default_chunk_size(settings: Run, target: Target) -> int:
 
 def check_initial(settings: Run, shapes: Any) -> None:
     """`ValueError` naming the leaf of `initial` that is not one network per chain."""
-    expected = tree.named_leaves(shapes)
     if settings.initial is None:
         return
-    given = tree.named_leaves(settings.initial)
-    if given.keys() != expected.keys():
-        raise ValueError(
-            f"initial does not match the network: missing {sorted(expected.keys() - given.keys())}, "
-            f"unknown {sorted(given.keys() - expected.keys())}"
-        )
-    for name, leaf in given.items():
+    tree.check_same_shapes("initial", settings.initial, shapes, num_leading=1)
+    expected = tree.named_leaves(shapes)
+    for name, leaf in tree.named_leaves(settings.initial).items():
         shape = (settings.num_chains, *expected[name].shape)
         if leaf.shape != shape or leaf.dtype != expected[name].dtype:
             raise ValueError(

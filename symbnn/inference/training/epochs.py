@@ -15,6 +15,7 @@ single-threaded CPU devices as on one with two threads.
 import functools
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -34,8 +35,18 @@ from symbnn.types import Key, Params
 Loss = Callable[[Params, Params, Batch, Key], tuple[Array, Params]]
 """(weights, statistics, batch, key) -> (loss per data point, new statistics). Must be hashable."""
 
-
 BY_MEMBER = PartitionSpec("members")
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Training:
+    """What stays the same in all epochs; losses and recipes are static to jit."""
+
+    loss: Loss = field(metadata={"static": True})
+    recipe: Recipe = field(metadata={"static": True})
+    member_keys: Key
+    data: Batch
 
 
 class TrainingState(NamedTuple):
@@ -55,41 +66,29 @@ def initial_state(recipe: Recipe, weights: Params, statistics: Params) -> Traini
 
 
 def advance(
-    loss: Loss,
-    recipe: Recipe,
-    num_epochs: int,
-    state: TrainingState,
-    member_keys: Key,
-    data: Batch,
-    first_epoch: int,
+    training: Training, num_epochs: int, state: TrainingState, first_epoch: int
 ) -> tuple[TrainingState, Float[Array, "members epochs"]]:
     """`num_epochs` more epochs of every member, with the mean loss of each; `state` is used up."""
-    if not steps_on_host(loss, recipe, state, member_keys, data):
-        return scan_epochs(loss, recipe, num_epochs, state, member_keys, data, first_epoch)
+    if not steps_on_host(training, state):
+        return scan_epochs(training, num_epochs, state, first_epoch)
     num_members = tree.num_samples(state.weights)
     at_once = len(jax.local_devices()) if jax.default_backend() == "cpu" else num_members
-    blocks = [
-        step_epochs(loss, recipe, num_epochs, tree.take(state, block), member_keys[block], data, first_epoch)
-        for block in (slice(first, first + at_once) for first in range(0, num_members, at_once))
-    ]
+    blocks = []
+    for block in (slice(first, first + at_once) for first in range(0, num_members, at_once)):
+        part = replace(training, member_keys=training.member_keys[block])
+        blocks.append(step_epochs(part, num_epochs, tree.take(state, block), first_epoch))
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *blocks)
 
 
-@functools.partial(jax.jit, static_argnames=("loss", "recipe", "num_epochs"), donate_argnames="state")
+@functools.partial(jax.jit, static_argnames="num_epochs", donate_argnames="state")
 def scan_epochs(
-    loss: Loss,
-    recipe: Recipe,
-    num_epochs: int,
-    state: TrainingState,
-    member_keys: Key,
-    data: Batch,
-    first_epoch: Any,
+    training: Training, num_epochs: int, state: TrainingState, first_epoch: Any
 ) -> tuple[TrainingState, Float[Array, "members epochs"]]:
     """`advance` as one program."""
-    num_data = data.inputs.shape[0]
+    loss, recipe, data = training.loss, training.recipe, training.data
 
     def epoch(key: Key, state: TrainingState, epoch: Array) -> tuple[TrainingState, Array]:
-        batches, step_keys = _shuffle(recipe.batch_size, num_data, key, epoch)
+        batches, step_keys = _shuffle(recipe.batch_size, data.inputs.shape[0], key, epoch)
 
         def step(state: TrainingState, inputs: tuple[Array, Key]) -> tuple[TrainingState, Array]:
             indices, step_key = inputs
@@ -101,29 +100,24 @@ def scan_epochs(
     def member(state: TrainingState, key: Key) -> tuple[TrainingState, Array]:
         return jax.lax.scan(functools.partial(epoch, key), state, first_epoch + jnp.arange(num_epochs))
 
-    return jax.vmap(member)(state, member_keys)
+    return jax.vmap(member)(state, training.member_keys)
 
 
 def step_epochs(
-    loss: Loss,
-    recipe: Recipe,
-    num_epochs: int,
-    state: TrainingState,
-    member_keys: Key,
-    data: Batch,
-    first_epoch: int,
+    training: Training, num_epochs: int, state: TrainingState, first_epoch: int
 ) -> tuple[TrainingState, Float[Array, "members epochs"]]:
     """`advance` with the loop on the host, all members side by side."""
+    recipe, data = training.recipe, training.data
     mesh = _mesh(tree.num_samples(state.weights), recipe.batch_size)
     state = _place(mesh, state, BY_MEMBER)
     losses = []
     for epoch in range(first_epoch, first_epoch + num_epochs):
-        batches, step_keys = _shuffles(recipe, data.inputs.shape[0], member_keys, epoch)
+        batches, step_keys = _shuffles(recipe, data.inputs.shape[0], training.member_keys, epoch)
         step_keys = _place(mesh, step_keys, BY_MEMBER)
         values: list[Array] = []
         for index, indices in enumerate(np.asarray(batches).swapaxes(0, 1)):
             batch = _place(mesh, fetch(data, indices), PartitionSpec("members", "examples"))
-            state, value = _one_step(loss, recipe, mesh, state, batch, step_keys, index)
+            state, value = _one_step(training.loss, recipe, mesh, state, batch, step_keys, index)
             # One step ahead of the device, so that it never waits; no more, as every batch takes memory.
             if values:
                 values[-1].block_until_ready()
@@ -166,22 +160,23 @@ def require_in_memory(method: str, target: Target) -> None:
         )
 
 
-def steps_on_host(loss: Loss, recipe: Recipe, state: TrainingState, member_keys: Key, data: Batch) -> bool:
+def steps_on_host(training: Training, state: TrainingState) -> bool:
     """Which of the two loops trains: whether inputs stay on disk, or a step convolves on a CPU."""
-    if isinstance(data.inputs, Streamed) or jax.default_backend() != "cpu":
-        return isinstance(data.inputs, Streamed)
+    if is_streamed(training.data) or jax.default_backend() != "cpu":
+        return is_streamed(training.data)
     # Traced through jit, which remembers it for the same loss and shapes.
-    return has_convolution(_value.trace(loss, *step_shapes(recipe, state, member_keys, data)).jaxpr)
+    return has_convolution(_value.trace(training.loss, *step_shapes(training, state)).jaxpr)
 
 
-def step_shapes(recipe: Recipe, state: TrainingState, member_keys: Key, data: Batch) -> tuple[Any, ...]:
+def step_shapes(training: Training, state: TrainingState) -> tuple[Any, ...]:
     """Shapes of what a loss is called with: one member's weights and statistics, a minibatch, a key."""
     weights, statistics, key = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype),
-        (state.weights, state.statistics, member_keys),
+        (state.weights, state.statistics, training.member_keys),
     )
-    batch = Batch(*(jax.ShapeDtypeStruct((recipe.batch_size, *part.shape[1:]), part.dtype) for part in data))
-    return weights, statistics, batch, key
+    size = training.recipe.batch_size
+    batch = (jax.ShapeDtypeStruct((size, *part.shape[1:]), part.dtype) for part in training.data)
+    return weights, statistics, Batch(*batch), key
 
 
 @functools.partial(jax.jit, static_argnames="loss")

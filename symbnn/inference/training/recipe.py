@@ -1,13 +1,13 @@
 """How a network is trained: epochs, minibatches, and any optimiser of Optax."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import numpy as np
 import optax
 
+from symbnn.inference.base import documented
 from symbnn.inference.storage import program_checksum
 from symbnn.types import Params
 
@@ -23,13 +23,8 @@ SHARED = """batch_size: Examples per step; the last, incomplete minibatch of an 
         checkpoint: Where the state is kept (`io.TrainingStore(directory)`), so that a training that was
             stopped goes on with the same result."""
 
-Factory = TypeVar("Factory", bound=Callable[..., Any])
-
-
-def documented(factory: Factory) -> Factory:
-    """A method whose docstring lists the settings that all methods that train share."""
-    factory.__doc__ = (factory.__doc__ or "").replace("(settings of all trainings)", SHARED)
-    return factory
+trainer = documented("(settings of all trainings)", SHARED)
+"""Decorates a method whose docstring lists the settings that all methods that train share."""
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from symbnn.density import Batch
 from symbnn.inference.base import Checkpoint
 from symbnn.inference.storage import checksum, flatten, program_checksum, unflatten
-from symbnn.inference.training.epochs import Loss, TrainingState, is_streamed, step_shapes
-from symbnn.inference.training.recipe import Recipe, optimizer_checksum
-from symbnn.types import Key
+from symbnn.inference.training.epochs import Training, TrainingState, is_streamed, step_shapes
+from symbnn.inference.training.recipe import optimizer_checksum
 
 
 class Slot(NamedTuple):
@@ -35,29 +33,22 @@ class Slot(NamedTuple):
 
 
 def open_slot(
-    checkpoint: Checkpoint | None,
-    stage: str,
-    loss: Loss,
-    recipe: Recipe,
-    member_keys: Key,
-    state: TrainingState,
-    data: Batch,
-    **settings: Any,
+    checkpoint: Checkpoint | None, stage: str, training: Training, state: TrainingState, **settings: Any
 ) -> Slot:
     """The place of this training, which is recognised by all that decides its result."""
     if checkpoint is None:
         return Slot(None, stage, {})
-    shapes = step_shapes(recipe, state, member_keys, data)
+    shapes, recipe, data = step_shapes(training, state), training.recipe, training.data
     # Inputs on disk are known by a few of them: reading all may take hours.
     few = np.arange(min(64, len(data.targets)))
     known = {
-        "keys": jax.random.key_data(member_keys),
+        "keys": jax.random.key_data(training.member_keys),
         "data": (data.inputs[few] if is_streamed(data) else data.inputs, data.targets),
         "starts": (state.weights, state.statistics),
     }
     fingerprint = {
         **{name: ", ".join(map(checksum, jax.tree.leaves(arrays))) for name, arrays in known.items()},
-        "loss": program_checksum(loss, *shapes),
+        "loss": program_checksum(training.loss, *shapes),
         "optimizer": optimizer_checksum(recipe.optimizer, shapes[0]),
         "epochs": str(recipe.epochs),
         "batch_size": str(recipe.batch_size),

@@ -20,7 +20,14 @@ from jaxtyping import Array, Float
 from symbnn import tree
 from symbnn.density import Batch, Target, has_batch_statistics, require_network
 from symbnn.inference.base import Checkpoint, Progress, ProgressCallback
-from symbnn.inference.training.epochs import Loss, TrainingState, advance, initial_state, steps_on_host
+from symbnn.inference.training.epochs import (
+    Loss,
+    Training,
+    TrainingState,
+    advance,
+    initial_state,
+    steps_on_host,
+)
 from symbnn.inference.training.recipe import Recipe
 from symbnn.inference.training.resume import open_slot
 from symbnn.models import in_training
@@ -118,20 +125,20 @@ def train(
     """
     recipe.check_data(len(data.targets))
     state = initial_state(recipe, weights, statistics)
-    place = slot or stage
-    kept_in = open_slot(checkpoint, place, loss, recipe, member_keys, state, data, snapshots=snapshots)
+    training = Training(loss, recipe, member_keys, data)
+    kept_in = open_slot(checkpoint, slot or stage, training, state, snapshots=snapshots)
     none_yet = jax.tree.map(lambda leaf: leaf[:, None][:, :0], (state.weights, state.statistics))
     course = kept_in.restore(_Course(state, jnp.zeros((tree.num_samples(weights), 0)), none_yet))
     # Epochs on the host are slow ones, and one by one they come out the same.
-    on_host = steps_on_host(loss, recipe, state, member_keys, data)
-    size = 1 if on_host else equal_part(recipe.epochs, *snapshots)
+    size = 1 if steps_on_host(training, state) else equal_part(recipe.epochs, *snapshots)
     while (first := course.losses.shape[1]) < recipe.epochs:
         # Up to the next multiple of a chunk: the other loop may have stopped between two.
         end = first + size - first % size
-        state, chunk = advance(loss, recipe, end - first, course.state, member_keys, data, first)
+        state, chunk = advance(training, end - first, course.state, first)
         kept = course.snapshots
         if end in snapshots:
-            kept = jax.tree.map(_append, kept, (state.weights, state.statistics))
+            reached = jax.tree.map(lambda leaf: leaf[:, None], (state.weights, state.statistics))
+            kept = jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), kept, reached)
         course = _Course(state, jnp.concatenate([course.losses, chunk], axis=1), kept)
         kept_in.keep(end, course)
         if progress is not None:
@@ -140,10 +147,6 @@ def train(
             progress(Progress(stage, end, recipe.epochs, statistic))
     state = course.state
     return Trained(state.weights, state.statistics, course.losses, state.num_nonfinite, course.snapshots)
-
-
-def _append(kept: Array, leaf: Array) -> Array:
-    return jnp.concatenate([kept, leaf[:, None]], axis=1)
 
 
 def pretrain(

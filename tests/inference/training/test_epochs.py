@@ -16,6 +16,7 @@ from symbnn import density, keys, models, tree
 from symbnn.density import Batch
 from symbnn.inference.training import epochs
 from symbnn.inference.training.epochs import (
+    Training,
     advance,
     initial_state,
     scan_epochs,
@@ -54,11 +55,15 @@ def convolved():
     return problem(models.from_module(Convolved(), (5, 5, 1)))
 
 
+def training(loss, data):
+    return Training(loss, RECIPE, keys.indexed(KEY, 0, 2), data)
+
+
 def follow(loop, convolved, chunks=(3,)):
     loss, data, starts = convolved
     state, losses, first = initial_state(RECIPE, *starts), [], 0
     for size in chunks:
-        state, values = loop(loss, RECIPE, size, state, keys.indexed(KEY, 0, 2), data, first)
+        state, values = loop(training(loss, data), size, state, first)
         losses.append(values)
         first += size
     return state, jnp.concatenate(losses, axis=1)
@@ -83,7 +88,7 @@ def test_convolutions_step_on_the_host_and_dense_layers_are_scanned(convolved, m
     called = []
 
     def recorded(name):
-        def loop(loss, recipe, num_epochs, state, *_):
+        def loop(training, num_epochs, state, first_epoch):
             called.append(name)
             return state, jnp.zeros((2, num_epochs))
 
@@ -93,7 +98,7 @@ def test_convolutions_step_on_the_host_and_dense_layers_are_scanned(convolved, m
         monkeypatch.setattr(epochs, name, recorded(name))
     dense = problem(models.mlp((5,), 3, hidden=(4,)))
     for loss, data, starts in (convolved, dense):
-        advance(loss, RECIPE, 1, initial_state(RECIPE, *starts), keys.indexed(KEY, 0, 2), data, 0)
+        advance(training(loss, data), 1, initial_state(RECIPE, *starts), 0)
     assert called == ["step_epochs", "scan_epochs"]
 
 
@@ -107,14 +112,14 @@ def test_a_convolution_is_found_inside_other_programs_and_looked_for_once(convol
 
     state = initial_state(RECIPE, *starts)
     for _ in range(2):
-        assert steps_on_host(nested, RECIPE, state, keys.indexed(KEY, 0, 2), data)
+        assert steps_on_host(training(nested, data), state)
     assert len(traced) == 1
 
 
 def test_accelerators_scan(convolved, monkeypatch):
     loss, data, starts = convolved
     monkeypatch.setattr(epochs.jax, "default_backend", lambda: "gpu")
-    assert not steps_on_host(loss, RECIPE, initial_state(RECIPE, *starts), keys.indexed(KEY, 0, 2), data)
+    assert not steps_on_host(training(loss, data), initial_state(RECIPE, *starts))
 
 
 DEVICES = """
