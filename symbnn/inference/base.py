@@ -7,6 +7,7 @@ draws of a sampler to a `Sink`, the state of a training to a `Checkpoint`, from 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -99,3 +100,9 @@ def documented(mark: str, text: str) -> Callable[[Factory], Factory]:
         return factory
 
     return decorate
+
+
+def check_count(name: str, value: Any, *, least: int = 1) -> None:
+    """`ValueError` unless `value` is a whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}")

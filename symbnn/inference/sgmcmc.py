@@ -25,11 +25,10 @@ from jaxtyping import Array
 
 from symbnn import keys
 from symbnn.density import Batch, Target, refuse_batch_statistics, tempered
-from symbnn.inference.base import Progress, ProgressCallback, Sink
+from symbnn.inference.base import Progress, ProgressCallback, Sink, check_count
 from symbnn.inference.multimode import ModeMethod
 from symbnn.inference.storage import checksum, fingerprint, flatten, read_whole, unflatten
 from symbnn.inference.training.epochs import require_in_memory
-from symbnn.inference.training.recipe import check_count
 from symbnn.inference.training.train import Problem, equal_part, problem_of, warn_nonfinite
 from symbnn.names import lookup
 from symbnn.posteriors import Empirical

@@ -23,7 +23,7 @@ from jaxtyping import Array
 
 from symbnn import keys, tree
 from symbnn.density import Batch, Target
-from symbnn.inference.base import Checkpoint, Progress, ProgressCallback
+from symbnn.inference.base import Checkpoint, Progress, ProgressCallback, check_count
 from symbnn.inference.multimode import ModeMethod
 from symbnn.inference.training.epochs import (
     Training,
@@ -33,7 +33,7 @@ from symbnn.inference.training.epochs import (
     initial_state,
     is_streamed,
 )
-from symbnn.inference.training.recipe import Recipe, check_count, pretraining, refuse_temperature, trainer
+from symbnn.inference.training.recipe import Recipe, pretraining, refuse_temperature, trainer
 from symbnn.inference.training.resume import open_slot
 from symbnn.inference.training.train import (
     NetworkLoss,

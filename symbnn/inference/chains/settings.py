@@ -13,7 +13,7 @@ import jax
 
 from symbnn import tree
 from symbnn.density import Target
-from symbnn.inference.base import ProgressCallback, Sink, documented
+from symbnn.inference.base import ProgressCallback, Sink, check_count, documented
 from symbnn.inference.chains import placement as chains
 from symbnn.inference.storage import IN_MEMORY, Storage, check_storage, checksum
 from symbnn.types import Samples
@@ -68,8 +68,8 @@ class Run:
     def __post_init__(self) -> None:
         least = {"num_chains": 1, "num_samples": 1, "num_burnin": 0, "thinning": 1, "chunk_size": 1}
         for name, smallest in least.items():
-            if (value := getattr(self, name)) is not None and value < smallest:
-                raise ValueError(f"{name} must be at least {smallest}; got {value}")
+            if (value := getattr(self, name)) is not None:
+                check_count(name, value, least=smallest)
         check_storage(self.storage, self.sink)
 
 
