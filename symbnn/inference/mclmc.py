@@ -86,14 +86,7 @@ def mclmc(
         if step_size is not None and (length is not None or kernel == "adjusted"):
             tuner = adaptation.fixed(step_size=step_size, length=distance)
         elif kernel == "adjusted":
-            # Trajectories have a length of order √d, and so have steps.
-            tuner = adaptation.windows(
-                num_burnin,
-                initial_step_size=FIRST_STEP_SIZE * math.sqrt(adaptation.num_weights(target)),
-                mass="identity",
-                target_acceptance=TARGET_ACCEPTANCE if target_acceptance is None else target_acceptance,
-                length=distance,
-            )
+            tuner = _windows(target, num_burnin, target_acceptance, distance)
         else:
             tuner = energy_variance_tuner(
                 num_burnin,
@@ -154,6 +147,17 @@ def adjusted_kernel(max_num_steps: int) -> Kernel:
         )
 
     return relative_kernel(move)
+
+
+def _windows(target: Target, num_burnin: int, wanted: float | None, length: float) -> adaptation.Tuner:
+    """Adaptation of the step size of trajectories of `length`, which is of order √d, and so is a step."""
+    return adaptation.windows(
+        num_burnin,
+        initial_step_size=FIRST_STEP_SIZE * math.sqrt(adaptation.num_weights(target)),
+        mass="identity",
+        target_acceptance=TARGET_ACCEPTANCE if wanted is None else wanted,
+        length=length,
+    )
 
 
 def _check(kernel: str, energy_variance: tuple[float, float] | None, target_acceptance: float | None) -> None:

@@ -107,8 +107,7 @@ def sgmcmc(
             begin = ", ".join(map(checksum, jax.tree.leaves(starts)))
             sink.open(fingerprint(mode_keys, target, {"method": name, "starts": begin}))
         advance = functools.partial(_run, problem, dynamics, mode_keys=mode_keys, data=target.data)
-        at_rest = jax.tree.map(jnp.zeros_like, starts)
-        state = ChainState(starts, at_rest, jnp.zeros(len(mode_keys), jnp.int32))
+        state = ChainState(starts, jax.tree.map(jnp.zeros_like, starts), jnp.zeros(len(mode_keys), jnp.int32))
         samples, num_nonfinite = _follow(plan, advance, state, sink, progress)
         warn_nonfinite("sgmcmc", num_nonfinite)
         return jax.vmap(Empirical)(samples), {"num_nonfinite": num_nonfinite}

@@ -178,11 +178,8 @@ def _constants(program: Any) -> Iterator[Any]:
 
 def programs_in(equation: JaxprEqn) -> list[Any]:
     """The jaxprs that an equation calls."""
-
-    def is_program(value: Any) -> bool:
-        return hasattr(value, "eqns")
-
-    return [*filter(is_program, jax.tree.leaves(list(equation.params.values()), is_leaf=is_program))]
+    leaves = jax.tree.leaves(list(equation.params.values()), is_leaf=lambda value: hasattr(value, "eqns"))
+    return [leaf for leaf in leaves if hasattr(leaf, "eqns")]
 
 
 def checksum(values: Any) -> str:

@@ -84,8 +84,7 @@ def windows(
         tuning = initial_tuning(params, initial_step_size, length)
         if mass == "identity":
             return tuning, WindowState(averaging, jnp.zeros((), dtype), (), ())
-        zeros = jax.tree.map(jnp.zeros_like, params)
-        ones = jax.tree.map(jnp.ones_like, params)
+        zeros, ones = (jax.tree.map(like, params) for like in (jnp.zeros_like, jnp.ones_like))
         return tuning._replace(inverse_mass=ones), WindowState(averaging, jnp.zeros((), dtype), zeros, zeros)
 
     def update(
