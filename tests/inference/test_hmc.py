@@ -278,7 +278,7 @@ def test_numbers_that_are_not_whole_are_refused():
     [
         (lambda p: tree.take(p, slice(0, 2)), r"'hidden/bias' must be \(3, 4\) of float32.*got \(2, 4\)"),
         (lambda p: jax.tree.map(lambda a: a.astype(jnp.float16), p), "got .* of float16"),
-        (lambda p: {"hidden": p["hidden"]}, r"missing \['out/bias', 'out/kernel'\]"),
+        (lambda p: {"hidden": p["hidden"]}, r"missing leaves \['out/bias', 'out/kernel'\]"),
     ],
 )
 def test_starts_that_do_not_match_are_refused(base_run, change, message):

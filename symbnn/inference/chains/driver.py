@@ -16,8 +16,7 @@ import numpy as np
 from symbnn import tree
 from symbnn.density import LogDensity, Target, refuse_batch_statistics, require_network
 from symbnn.inference.base import Chunk, Fit, MemberStart, Progress
-from symbnn.inference.chains import distributed, programs, report
-from symbnn.inference.chains import placement as chains
+from symbnn.inference.chains import distributed, placement, programs, report
 from symbnn.inference.chains.adaptation import Tuner
 from symbnn.inference.chains.kernels import Kernel
 from symbnn.inference.chains.settings import (
@@ -46,9 +45,9 @@ class Session(NamedTuple):
     """What the chunks of one run have in common."""
 
     settings: Run
-    plan: chains.Layout
+    plan: placement.Layout
     programs: programs.Programs
-    shard: chains.Shard
+    shard: placement.Shard
     key_data: np.ndarray
     begun: float
 
@@ -84,7 +83,7 @@ def run(
     refuse_batch_statistics(shapes)
     check_initial(settings, shapes)
     _check_target(settings, target)
-    plan = chains.layout(settings.num_chains, settings.placement)
+    plan = placement.layout(settings.num_chains, settings.placement)
     settings = replace(settings, chunk_size=settings.chunk_size or default_chunk_size(settings, target))
     if settings.sink is not None:
         start = program_checksum(target.init, key)
@@ -93,7 +92,7 @@ def run(
         settings.sink.open(fingerprint(key, target, entries))
 
     compiled = programs.build(target, kernel, tuner, plan, settings, key_impl=jax.random.key_impl(key))
-    shard = chains.place_data(plan, target.data if programs.has_data_parts(target) else None)
+    shard = placement.place_data(plan, target.data if programs.has_data_parts(target) else None)
     key_data = np.asarray(jax.random.key_data(key))
     return _loop(Session(settings, plan, compiled, shard, key_data, time.perf_counter()), shapes)
 
@@ -152,7 +151,9 @@ def _loop(session: Session, shapes: Any) -> Fit:
         "damaged_chunks": tuple(damaged),
         "seconds": time.perf_counter() - session.begun,
     }
-    rates = report.diagnostics(report.add(tallies["sampling"]), step_size, chains.local_chains(session.plan))
+    rates = report.diagnostics(
+        report.add(tallies["sampling"]), step_size, placement.local_chains(session.plan)
+    )
     if rates["verdict"] != "ok":
         warnings.warn(rates["verdict"], RuntimeWarning, stacklevel=4)
     return _fit(session, kept, chunk, {**rates, **extra}, shapes)
@@ -167,11 +168,13 @@ class _Parked(NamedTuple):
 def _start(session: Session) -> Any:
     """Chains at their start; `ValueError` where the log-density is not finite."""
     settings, plan = session.settings, session.plan
-    begin: dict[str, Any] = {"index": chains.local_chains(plan).astype(np.int32)}
+    begin: dict[str, Any] = {"index": placement.local_chains(plan).astype(np.int32)}
     if settings.initial is not None:
         begin["params"] = tree.take(jax.tree.map(np.asarray, settings.initial), begin["index"])
-    state, finite = session.programs.start(chains.place_chains(plan, begin), session.shard, session.key_data)
-    bad = begin["index"][~chains.fetch_chains(plan, finite)]
+    state, finite = session.programs.start(
+        placement.place_chains(plan, begin), session.shard, session.key_data
+    )
+    bad = begin["index"][~placement.fetch_chains(plan, finite)]
     if bad.size:
         raise ValueError(
             f"Chains {bad.tolist()} start where the log-density or its gradient is not finite; "
@@ -194,18 +197,18 @@ def _compute(session: Session, state: Any, work: Work) -> tuple[Any, Chunk]:
     """(chains after the chunk on the devices, the chunk on the host)."""
     plan = session.plan
     if isinstance(state, _Parked):
-        state = chains.place_chains(plan, state.rows)
+        state = placement.place_chains(plan, state.rows)
     number, is_burnin = np.int32(work.stop - work.start), np.bool_(work.stage == "burn-in")
     window = programs.Window(np.int32(work.start), number, is_burnin)
     inputs = () if session.settings.storage.inputs is None else np.asarray(session.settings.storage.inputs)
     state, totals, kept = session.programs.advance(state, session.shard, session.key_data, window, inputs)
-    host = chains.fetch_chains(plan, {"state": state, "info": totals})
+    host = placement.fetch_chains(plan, {"state": state, "info": totals})
     num = num_draws(session.settings, work)
     host["info"] = jax.tree.map(lambda leaf: leaf[:, :num], host["info"])
     if session.settings.storage.collect == "predictions":
-        host["predictions"] = chains.fetch_chains(plan, kept)
+        host["predictions"] = placement.fetch_chains(plan, kept)
     elif work.stage == "sampling":
-        host["draws"] = jax.tree.map(lambda leaf: leaf[:, :num], chains.fetch_chains(plan, kept))
+        host["draws"] = jax.tree.map(lambda leaf: leaf[:, :num], placement.fetch_chains(plan, kept))
     return state, flatten("", host)
 
 

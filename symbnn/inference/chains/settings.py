@@ -14,7 +14,7 @@ import jax
 from symbnn import tree
 from symbnn.density import Target
 from symbnn.inference.base import ProgressCallback, Sink, check_count, documented
-from symbnn.inference.chains import placement as chains
+from symbnn.inference.chains.placement import EVERYWHERE, Layout, Placement, local_chains
 from symbnn.inference.storage import IN_MEMORY, Storage, check_storage, checksum
 from symbnn.types import Samples
 
@@ -55,7 +55,7 @@ class Run:
     thinning: int = 1
     chunk_size: int | None = None
     initial: Samples | None = None
-    placement: chains.Placement = chains.EVERYWHERE
+    placement: Placement = EVERYWHERE
     storage: Storage = IN_MEMORY
     progress: ProgressCallback | None = None
     sink: Sink | None = None
@@ -128,7 +128,7 @@ def check_initial(settings: Run, shapes: Any) -> None:
             )
 
 
-def fingerprint_entries(settings: Run, plan: chains.Layout, name: str, start: str) -> dict[str, str]:
+def fingerprint_entries(settings: Run, plan: Layout, name: str, start: str) -> dict[str, str]:
     """What a stored run must agree in, besides key, data and density: all that changes a chunk.
 
     `start` is that of the target, where no `initial` is given. Not `num_samples`: a longer run goes on from
@@ -141,7 +141,7 @@ def fingerprint_entries(settings: Run, plan: chains.Layout, name: str, start: st
         "burn-in": str(settings.num_burnin),
         "thinning": str(settings.thinning),
         "chunk_size": str(settings.chunk_size),
-        "chains": f"{settings.num_chains}, here {chains.local_chains(plan).tolist()}",
+        "chains": f"{settings.num_chains}, here {local_chains(plan).tolist()}",
         "lanes": str(plan.lanes),
         "data_shards": str(plan.mesh.shape["data"]),
         "kept": f"{'predictions' if inputs is not None else 'draws'} as {settings.storage.dtype}",
