@@ -8,6 +8,7 @@ import pytest
 from symbnn import density, inference, io, tree
 from symbnn.inference import Info, Kernel, PositionState, Run
 from symbnn.inference.chains import adaptation, driver
+from symbnn.inference.hmc import build_kernel as hmc_kernel
 from symbnn.posteriors import Empirical
 from tests.inference.cases import assert_moments, check_mean, conjugate, small_network
 
@@ -77,6 +78,16 @@ def metropolis():
         return PositionState(position), Info(acceptance, jnp.where(accept, new, old))
 
     return Kernel(lambda key, position, log_density: PositionState(position), step)
+
+
+def test_a_mass_that_is_given_makes_every_scale_one():
+    """Steps of 1.2 are unstable where the standard deviation is 0.5, and not when measured against it."""
+    run = Run(num_chains=2, num_samples=20, num_burnin=0, placement=HERE)
+    kernel = hmc_kernel(num_steps=10)
+    with pytest.raises(inference.SamplingError, match="all 40 transitions of 2 chains diverged"):
+        driver.run(KEY, TARGET, kernel, adaptation.fixed(step_size=1.2), run)
+    tuner = adaptation.fixed(step_size=1.2, inverse_mass={"x": STD**2})
+    assert np.mean(driver.run(KEY, TARGET, kernel, tuner, run).diagnostics["acceptance"]) > 0.7
 
 
 def test_a_sampler_of_ten_lines_samples_the_conjugate_posterior():

@@ -46,11 +46,15 @@ class WindowState(NamedTuple):
     squares: Params
 
 
-def fixed(*, step_size: float, length: float = math.inf) -> Tuner:
-    """No adaptation."""
+def fixed(*, step_size: float, length: float = math.inf, inverse_mass: Params | None = None) -> Tuner:
+    """No adaptation. `inverse_mass`: a number or an array for every leaf, as `Tuning` has it; None is 1."""
 
     def init(params: Params) -> tuple[Tuning, tuple[()]]:
-        return initial_tuning(params, step_size, length), ()
+        tuning = initial_tuning(params, step_size, length)
+        if inverse_mass is None:
+            return tuning, ()
+        given = jax.tree.map(lambda leaf, value: jnp.asarray(value, leaf.dtype), params, inverse_mass)
+        return tuning._replace(inverse_mass=given), ()
 
     name = f"step_size={step_size}, length={length}"
     return Tuner(name, init, lambda index, state, tuning, position, info: (tuning, state))
