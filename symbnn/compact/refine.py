@@ -29,7 +29,7 @@ from jaxtyping import Array, Float
 from symbnn import names, tree
 from symbnn.density import Batch, has_batch_statistics
 from symbnn.inference import Fit, ProgressCallback, Recipe
-from symbnn.inference.training.recipe import check_count
+from symbnn.inference.base import check_count
 from symbnn.inference.training.train import train, warn_nonfinite
 from symbnn.models import Model
 from symbnn.posteriors import DiagonalGaussian, local_reparametrisation

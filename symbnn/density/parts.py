@@ -31,11 +31,20 @@ def tempered(log_likelihood: Any, log_prior: Any, temperature: float) -> Any:
 class LogDensity:
     """A log-density that knows its parts; called with a network it gives one number."""
 
-    log_likelihood: Callable[[Params], Array]
-    """Over all data, wherever it lies, with a gradient to match; the whole log-density if it has no parts."""
+    log_likelihood: Callable[..., Array]
+    """(params, batch=None, weights=None) -> number, as `Target.log_likelihood`, in a target that has data,
+    which samplers hand over shard by shard; else (params) -> number. The whole log-density, with its
+    temperature, if there are no `log_priors`."""
     log_priors: Callable[[Params], Params] | None = None
     """Of every single weight; None if the log-density has no parts."""
     temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.log_priors is None and self.temperature != 1.0:
+            raise ValueError(
+                "LogDensity without log_priors is the whole log-density and has no temperature of its own; "
+                f"give log_priors, or divide the function by it; got temperature={self.temperature}"
+            )
 
     def __call__(self, params: Params) -> Float[Array, ""]:
         """The log-density in one number."""

@@ -31,7 +31,7 @@ class Prior(NamedTuple):
     scales: Callable[[Params], dict[str, float]]
     """Standard deviation per leaf name; `ValueError` naming the leaf if the prior does not fit the tree."""
     log_probs: Callable[[Params], Params]
-    """Log-density of every single weight: samplers subtract these before they sum (see `inference.hmc`)."""
+    """Log-density of every single weight: samplers subtract these before they sum (see `density.parts`)."""
     sample: Callable[[Key, Params], Params]
     """(key, params or shapes) -> a draw of the same structure."""
     is_gaussian: bool = False

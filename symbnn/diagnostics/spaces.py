@@ -44,6 +44,8 @@ class Summary(NamedTuple):
     """The smaller of bulk and tail ESS, at the worst 5 % of quantities."""
     num_constant: int
     """Quantities that never move (R-hat 1 if the chains agree on the value)."""
+    num_nonfinite: int = 0
+    """Quantities with draws that are NaN or infinite: if there are any, the statistics above are NaN."""
 
 
 def centred_logits(outputs: Float[Array, "inputs classes"]) -> Float[Array, "inputs classes"]:
@@ -110,27 +112,34 @@ def summarise(draws: Float[Array, "chains draws quantities"]) -> Summary:
         median_rhat=float(median),
         rhat_95=float(high),
         max_rhat=float(rank.max()),
-        share_above=float((rank > RHAT_LIMIT).mean()),
+        share_above=float(jnp.where(jnp.isnan(rank), jnp.nan, rank > RHAT_LIMIT).mean()),
         median_split_rhat=float(jnp.median(split)),
         median_bulk_ess=float(jnp.median(bulk)),
         median_tail_ess=float(jnp.median(tail)),
         low_ess=float(jnp.quantile(jnp.minimum(bulk, tail), 0.05)),
         num_constant=int(constant),
+        num_nonfinite=int((~jnp.isfinite(draws)).any((0, 1)).sum()),
     )
 
 
 def verdict(function: Summary, *, num_chains: int) -> str:
     """What function space says, in plain words."""
+    if function.num_nonfinite:
+        return (
+            f"Not converged in function space: {function.num_nonfinite} quantities have draws that are NaN "
+            "or infinite. Look for chains that diverged, and for overflow in the network."
+        )
     if num_chains < 2:
         return "One chain only: R-hat compares its two halves and cannot see modes that it never visited."
     needed = ESS_PER_CHAIN * num_chains
     numbers = (
-        f"rank R-hat {function.median_rhat:.3f} in the median, {function.rhat_95:.3f} at 95 % (limit "
-        f"{RHAT_LIMIT}); {function.low_ess:.0f} effective draws at the worst 5 % (wanted: {needed})"
+        f"rank R-hat {function.median_rhat:.3f} in the median, {function.rhat_95:.3f} at 95 %, and above the "
+        f"limit of {RHAT_LIMIT} for {function.share_above:.1%} of quantities; {function.low_ess:.0f} "
+        f"effective draws at the worst 5 % (wanted: {needed})"
     )
-    if function.rhat_95 <= RHAT_LIMIT and function.low_ess >= needed:
-        return f"Converged in function space: {numbers}."
-    if function.median_rhat <= RHAT_LIMIT:
+    if function.rhat_95 <= RHAT_LIMIT:
+        if function.low_ess >= needed:
+            return f"Converged in function space: {numbers}."
         return f"Mostly converged in function space: {numbers}. More draws would settle the rest."
     return (
         f"Not converged in function space: {numbers}. Draw longer, or take longer trajectories; "

@@ -13,11 +13,11 @@ exist), given to `driver.run`, which knows about chains, devices, chunks and sto
 
     fit = driver.run(key, target, Kernel(init, step), adaptation.fixed(step_size=0.1), Run(num_samples=500))
 
-A run with a sink needs a `name` with every setting that changes a draw: by it a stopped run is recognised.
+A stopped run is recognised by what target, kernel and tuner compute; its `name` is what messages call it.
 """
 
 from symbnn.inference.base import Checkpoint, Chunk, Fit, Method, Progress, ProgressCallback, Sink
-from symbnn.inference.chains import adaptation, driver
+from symbnn.inference.chains import adaptation, distributed, driver
 from symbnn.inference.chains.kernels import Info, Kernel, PositionState, Tuning
 from symbnn.inference.chains.placement import Placement
 from symbnn.inference.chains.report import SamplingError
@@ -54,6 +54,7 @@ __all__ = [
     "Stored",
     "Tuning",
     "adaptation",
+    "distributed",
     "driver",
     "dropout",
     "ensemble",

@@ -6,12 +6,14 @@ draws of a sampler to a `Sink`, the state of a training to a `Checkpoint`, from 
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
 from symbnn.density import Target
-from symbnn.types import Key
+from symbnn.types import Key, Params
 
 
 class Fit(NamedTuple):
@@ -21,6 +23,17 @@ class Fit(NamedTuple):
     """Something with `sample(key, num) -> Samples`."""
     diagnostics: dict[str, Any]
     """Arrays and floats by name; methods say in their docstring which."""
+
+
+@dataclass(frozen=True)
+class MemberStart:
+    """`init` of the target around one member, as `multimode` hands it to a method: always that network."""
+
+    network: Params
+
+    def __call__(self, key: Key) -> Params:
+        """The member."""
+        return self.network
 
 
 class Progress(NamedTuple):
@@ -87,3 +100,9 @@ def documented(mark: str, text: str) -> Callable[[Factory], Factory]:
         return factory
 
     return decorate
+
+
+def check_count(name: str, value: Any, *, least: int = 1) -> None:
+    """`ValueError` unless `value` is a whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}")

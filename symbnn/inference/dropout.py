@@ -15,9 +15,9 @@ import optax
 from jaxtyping import Array, Float
 
 from symbnn.density import Batch, Target, refuse_batch_statistics
-from symbnn.inference.base import Checkpoint, ProgressCallback
+from symbnn.inference.base import Checkpoint, ProgressCallback, check_count
 from symbnn.inference.multimode import ModeMethod
-from symbnn.inference.training.recipe import Recipe, check_count, refuse_temperature, trainer
+from symbnn.inference.training.recipe import Recipe, refuse_temperature, trainer
 from symbnn.inference.training.train import Problem, problem_of, train, warn_nonfinite
 from symbnn.names import nearest
 from symbnn.posteriors import DroppedUnits, Reading, Units

@@ -17,8 +17,8 @@ import optax
 
 from symbnn import keys, tree
 from symbnn.density import Target, require_network
-from symbnn.inference.base import Checkpoint, Fit, Method, ProgressCallback
-from symbnn.inference.training.recipe import Recipe, check_count, trainer
+from symbnn.inference.base import Checkpoint, Fit, Method, ProgressCallback, check_count
+from symbnn.inference.training.recipe import Recipe, trainer
 from symbnn.inference.training.train import (
     NetworkLoss,
     Trained,

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from symbnn.density import LogDensity, Target
-from symbnn.inference.base import Fit, Method, ProgressCallback, Sink
+from symbnn.inference.base import Fit, Method, ProgressCallback, Sink, check_count
 from symbnn.inference.chains import adaptation, driver
 from symbnn.inference.chains.kernels import Info, Kernel, Tuning, is_divergence, sample_momentum
 from symbnn.inference.chains.placement import EVERYWHERE, Placement
@@ -26,7 +26,7 @@ from symbnn.inference.storage import IN_MEMORY, Storage
 from symbnn.types import Key, Params, Samples
 
 MAX_NUM_STEPS = 1000
-"""Of a trajectory while the step size adapts, which may be tiny for a while."""
+"""Of a trajectory whose step size adapts, which may be tiny for a while."""
 
 
 class HMCState(NamedTuple):
@@ -67,7 +67,8 @@ def hmc(
         jitter: In [0, 1): every step size is uniform on ±jitter around its value, which breaks periods.
         mass: While adapting, "diagonal" finds a mass for every weight; None is "identity".
         target_acceptance: What the adaptation aims at; None is 0.8.
-        max_num_steps: Most steps while adapting, when the step size may be tiny; None is 1000.
+        max_num_steps: Most steps of a transition whose step size adapts, in the burn-in, when it may be tiny,
+            and after it; None is 1000.
         (settings of all samplers)
     """
     run = Run.of(locals())
@@ -75,6 +76,8 @@ def hmc(
     adaptation.require_adapting(
         step_size, mass=mass, target_acceptance=target_acceptance, max_num_steps=max_num_steps
     )
+    if step_size is None:
+        adaptation.check_windows(num_burnin, mass=mass, target_acceptance=target_acceptance)
     most = MAX_NUM_STEPS if max_num_steps is None else max_num_steps
 
     def method(key: Key, target: Target) -> Fit:
@@ -179,7 +182,10 @@ def _check(
     jitter: float,
     max_num_steps: int | None,
 ) -> None:
-    check_positive(step_size=step_size, num_steps=num_steps, trajectory=trajectory)
+    check_positive(step_size=step_size, trajectory=trajectory)
+    for name, value in {"num_steps": num_steps, "max_num_steps": max_num_steps}.items():
+        if value is not None:
+            check_count(name, value)
     if num_steps is not None and trajectory is not None:
         raise ValueError("Give num_steps or trajectory, not both: num_steps is trajectory / step_size")
     if not 0 <= jitter < 1:

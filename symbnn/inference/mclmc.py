@@ -19,8 +19,9 @@ import jax.numpy as jnp
 from blackjax.mcmc.hmc import HMCState
 
 from symbnn.density import LogDensity, Target
-from symbnn.inference.base import Fit, Method, ProgressCallback, Sink
+from symbnn.inference.base import Fit, Method, ProgressCallback, Sink, check_count
 from symbnn.inference.chains import adaptation, driver
+from symbnn.inference.chains.energy_variance import check_burnin
 from symbnn.inference.chains.energy_variance import energy_variance as energy_variance_tuner
 from symbnn.inference.chains.kernels import Density, Info, Kernel, Tuning, is_divergence, relative_kernel
 from symbnn.inference.chains.placement import EVERYWHERE, Placement
@@ -74,6 +75,11 @@ def mclmc(
         step_size, energy_variance=energy_variance, target_acceptance=target_acceptance
     )
     _check(kernel, energy_variance, target_acceptance)
+    check_count("max_num_steps", max_num_steps)
+    if kernel == "adjusted" and step_size is None:
+        adaptation.check_windows(num_burnin, target_acceptance=target_acceptance)
+    if kernel == "unadjusted" and (step_size is None or length is None):
+        check_burnin(num_burnin)
 
     def method(key: Key, target: Target) -> Fit:
         distance = length or 0.5 * math.pi * adaptation.prior_radius(target)

@@ -7,7 +7,6 @@ al. 2021), of variational Gaussians, of dropout networks, or as many stochastic-
     inference.multimode(inference.laplace(pretrain_epochs=0), members=inference.ensemble(num_members=10))
 """
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from symbnn import keys, tree
-from symbnn.density import Target
-from symbnn.inference.base import Fit, Method
+from symbnn.density import Target, require_network
+from symbnn.inference.base import Fit, MemberStart, Method
 from symbnn.inference.ensemble import member_starts
 from symbnn.posteriors import DroppedUnits, Empirical, GaussianMixture
 from symbnn.types import Key, Params, Samples
@@ -33,9 +32,12 @@ class ModeMethod:
 
     fit_modes: FitModes
     initial: Params | None = None
+    check: Callable[[Target], None] = require_network
+    """`ValueError` for a target that the method cannot take, before anything is trained."""
 
     def __call__(self, key: Key, target: Target) -> Fit:
         """Fit around `initial`, or around a fresh initialisation."""
+        self.check(target)
         initial = None if self.initial is None else tree.stack([self.initial])
         starts = member_starts(key, target, 1, initial)
         posterior, diagnostics = self.fit_modes(keys.indexed(key, 0, 1), target, starts)
@@ -48,7 +50,8 @@ def multimode(method: Method, *, members: Method | Samples) -> Method:
     Args:
         method: `variational`, `swag`, `laplace`, `sgmcmc` or `dropout`, which fit all modes in one program,
             or any other `(key, target) -> Fit`, which is called once per member with a target whose `init`
-            is that member (so `hmc(num_chains=1, ...)` starts there, and compiles once per member).
+            is that member (so `hmc(num_chains=1, ...)` starts there, and compiles once per member; it takes
+            no sink).
         members: Stacked networks, or a method that finds them (`ensemble`).
 
     Gaussians become a `GaussianMixture`, draws one `Empirical` with the chains of every mode. Diagnostics
@@ -58,6 +61,8 @@ def multimode(method: Method, *, members: Method | Samples) -> Method:
         raise ValueError("multimode starts from its members, so the method must have no `initial` of its own")
 
     def many(key: Key, target: Target) -> Fit:
+        if isinstance(method, ModeMethod):
+            method.check(target)
         networks, before = members, {}
         if callable(members):
             found = members(keys.named(key, "members"), target)
@@ -80,7 +85,7 @@ def _one_by_one(
 ) -> tuple[Any, dict[str, Any]]:
     """What `method` gives from every network, stacked."""
     fits = [
-        method(mode_key, target._replace(init=functools.partial(_start, tree.take(networks, index))))
+        method(mode_key, target._replace(init=MemberStart(tree.take(networks, index))))
         for index, mode_key in enumerate(mode_keys)
     ]
     diagnostics = {
@@ -88,10 +93,6 @@ def _one_by_one(
         for name in fits[0].diagnostics
     }
     return tree.stack([fit.posterior for fit in fits]), diagnostics
-
-
-def _start(network: Params, key: Key) -> Params:
-    return network
 
 
 def merge(modes: Any) -> Any:

@@ -19,7 +19,7 @@ from jaxtyping import Array
 
 from symbnn.density import Target
 from symbnn.density.parts import total
-from symbnn.inference.base import Fit, Method, ProgressCallback, Sink
+from symbnn.inference.base import Fit, Method, ProgressCallback, Sink, check_count
 from symbnn.inference.chains import adaptation, driver
 from symbnn.inference.chains.kernels import (
     Density,
@@ -65,8 +65,9 @@ def nuts(
     run = Run.of(locals())
     check_positive(step_size=step_size)
     adaptation.require_adapting(step_size, mass=mass, target_acceptance=target_acceptance)
-    if max_doublings < 1:
-        raise ValueError(f"max_doublings must be at least 1; got {max_doublings}")
+    if step_size is None:
+        adaptation.check_windows(num_burnin, mass=mass, target_acceptance=target_acceptance)
+    check_count("max_doublings", max_doublings)
 
     def method(key: Key, target: Target) -> Fit:
         if step_size is None:

@@ -25,10 +25,10 @@ from jaxtyping import Array
 
 from symbnn import keys
 from symbnn.density import Batch, Target, refuse_batch_statistics, tempered
-from symbnn.inference.base import Progress, ProgressCallback, Sink
+from symbnn.inference.base import Progress, ProgressCallback, Sink, check_count
 from symbnn.inference.multimode import ModeMethod
-from symbnn.inference.storage import checksum, fingerprint, flatten, unflatten
-from symbnn.inference.training.recipe import check_count
+from symbnn.inference.storage import checksum, fingerprint, flatten, read_whole, unflatten
+from symbnn.inference.training.epochs import require_in_memory
 from symbnn.inference.training.train import Problem, equal_part, problem_of, warn_nonfinite
 from symbnn.names import lookup
 from symbnn.posteriors import Empirical
@@ -112,7 +112,7 @@ def sgmcmc(
         warn_nonfinite("sgmcmc", num_nonfinite)
         return jax.vmap(Empirical)(samples), {"num_nonfinite": num_nonfinite}
 
-    return ModeMethod(fit_modes, initial)
+    return ModeMethod(fit_modes, initial, functools.partial(require_in_memory, "sgmcmc"))
 
 
 def _follow(
@@ -125,7 +125,7 @@ def _follow(
     """(draws of all chains, steps that were not finite): every chunk of the plan, read or computed."""
     draws: list[Samples] = []
     for number, work in enumerate(plan):
-        stored = None if sink is None else sink.read(number)
+        stored = None if sink is None else read_whole(sink, number, [])
         if stored is None:
             state, positions = advance(states=state, steps=work.steps)
         else:

@@ -7,6 +7,7 @@ the key of transition t of chain c is derived from the run's key, c and t.
 
 import dataclasses
 import re
+import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -107,6 +108,16 @@ def check_storage(storage: Storage, sink: Sink | None) -> None:
         raise ValueError(f"Draws are stored as floating-point numbers; got dtype {storage.dtype}")
 
 
+def read_whole(sink: Sink, index: int, damaged: list[str]) -> Chunk | None:
+    """Chunk `index` if it is there and whole; a damaged one is told, added to `damaged`, and to be redone."""
+    try:
+        return sink.read(index)
+    except ValueError as error:
+        damaged.append(str(error))
+        warnings.warn(f"Chunk {index} is computed again: {error}", RuntimeWarning, stacklevel=5)
+        return None
+
+
 def flatten(prefix: str, value: Any) -> Chunk:
     """Leaves of a tree on the host, named `prefix/path`."""
     start = f"{prefix}/" if prefix else ""
@@ -157,7 +168,9 @@ def program_checksum(function: Callable[..., Any], *arguments: Any) -> str:
 def _constants(program: Any) -> Iterator[Any]:
     """Arrays and numbers in a jaxpr, those of jaxprs inside it too: an inner `jit` keeps its own."""
     yield from getattr(program, "consts", ())
-    for equation in getattr(program, "jaxpr", program).eqns:
+    jaxpr = getattr(program, "jaxpr", program)
+    yield from (atom.val for atom in jaxpr.outvars if isinstance(atom, Literal))
+    for equation in jaxpr.eqns:
         yield from (atom.val for atom in equation.invars if isinstance(atom, Literal))
         for inner in programs_in(equation):
             yield from _constants(inner)

@@ -17,15 +17,23 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array
 
 from symbnn import keys, tree
 from symbnn.density import Batch, Target
-from symbnn.inference.base import Checkpoint, Progress, ProgressCallback
+from symbnn.inference.base import Checkpoint, Progress, ProgressCallback, check_count
 from symbnn.inference.multimode import ModeMethod
-from symbnn.inference.training.epochs import Training, TrainingState, advance, fetch, initial_state
-from symbnn.inference.training.recipe import Recipe, check_count, pretraining, refuse_temperature, trainer
+from symbnn.inference.training.epochs import (
+    Training,
+    TrainingState,
+    advance,
+    fetch,
+    initial_state,
+    is_streamed,
+)
+from symbnn.inference.training.recipe import Recipe, pretraining, refuse_temperature, trainer
 from symbnn.inference.training.resume import open_slot
 from symbnn.inference.training.train import (
     NetworkLoss,
@@ -141,7 +149,8 @@ def _collect(
             progress(Progress("swag", epoch + 1, recipe.epochs, {"loss": float(jnp.mean(value))}))
     posterior: Any = _gaussians(course.moments, course.deviations, recipe.epochs)
     if statistics:
-        known = _statistics_at(
+        statistics_at = _streamed_statistics_at if is_streamed(target.data) else _statistics_at
+        known = statistics_at(
             loss, recipe.batch_size, key_collect, course.moments.mean, course.state.statistics, target.data
         )
         posterior = _with_statistics(posterior, known)
@@ -199,3 +208,21 @@ def _statistics_at(
         return jax.lax.scan(step, statistics, step_keys)[0]
 
     return jax.vmap(mode)(mode_keys, weights, statistics)
+
+
+def _streamed_statistics_at(
+    loss: NetworkLoss, batch_size: int, mode_keys: Key, weights: Params, statistics: Params, data: Batch
+) -> Params:
+    """The same for inputs on disk, from which the host fetches every batch."""
+    split = functools.partial(jax.random.split, num=STATISTICS_STEPS)
+    step_keys = jax.vmap(lambda key: split(keys.named(key, "statistics")))(mode_keys)
+    draw = jax.vmap(lambda key: jax.random.randint(key, (batch_size,), 0, data.inputs.shape[0]))
+    for step in range(STATISTICS_STEPS):
+        batch = fetch(data, np.asarray(draw(step_keys[:, step])))
+        statistics = _pass(loss, weights, statistics, batch, step_keys[:, step])
+    return statistics
+
+
+@functools.partial(jax.jit, static_argnames="loss")
+def _pass(loss: NetworkLoss, weights: Params, statistics: Params, batch: Batch, step_keys: Key) -> Params:
+    return jax.vmap(loss)(weights, statistics, batch, step_keys)[1]

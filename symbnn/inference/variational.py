@@ -24,9 +24,9 @@ from jaxtyping import Array, Float
 
 from symbnn import keys, tree
 from symbnn.density import Batch, Prior, Target, refuse_batch_statistics
-from symbnn.inference.base import Checkpoint, ProgressCallback
+from symbnn.inference.base import Checkpoint, ProgressCallback, check_count
 from symbnn.inference.multimode import ModeMethod
-from symbnn.inference.training.recipe import Recipe, check_count, trainer
+from symbnn.inference.training.recipe import Recipe, trainer
 from symbnn.inference.training.train import Problem, problem_of, train, warn_nonfinite
 from symbnn.names import lookup
 from symbnn.posteriors import DiagonalGaussian, local_reparametrisation

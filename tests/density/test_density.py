@@ -170,6 +170,11 @@ def test_a_difference_of_log_densities_is_formed_weight_by_weight():
     assert abs(float(parts(pairs[0][0]) - parts(pairs[1][0])) - exact) > 1e-2
 
 
+def test_a_whole_log_density_has_no_temperature_of_its_own():
+    with pytest.raises(ValueError, match=r"LogDensity without log_priors .* got temperature=0.1"):
+        density.LogDensity(lambda params: -jnp.sum(params**2), temperature=0.1)
+
+
 def test_a_target_is_a_start_and_a_log_density():
     bare = density.Target(lambda key: jnp.zeros(2), lambda params: -jnp.sum(params**2))
     assert bare.temperature == 1.0

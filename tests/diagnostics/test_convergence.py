@@ -58,3 +58,13 @@ def test_a_quantity_that_never_moves_has_a_defined_value():
 def test_too_few_draws_are_named():
     with pytest.raises(ValueError, match="at least 4 draws a chain, got 3"):
         diagnostics.split_rhat(jnp.zeros((2, 3, 1)))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("statistic", ["split_rhat", "rank_rhat", "bulk_ess", "tail_ess"])
+def test_a_quantity_with_a_draw_that_is_not_finite_has_no_statistics(statistic, bad):
+    draws = CASES["independent"].copy()
+    draws[2, 7, 0] = bad
+    draws[:, :, 1] = bad
+    values = getattr(diagnostics, statistic)(jnp.asarray(draws, jnp.float32))
+    assert np.isnan(values).tolist() == [True, True, False]

@@ -97,6 +97,47 @@ def test_constant_quantities_are_counted_not_nan():
     assert np.isfinite(summary.max_rhat)
 
 
+@pytest.mark.parametrize("num_bad", [1, 5])
+def test_draws_that_are_not_finite_are_counted_and_never_converged(num_bad):
+    def overflowing(params, x):
+        return apply(params, x).at[:num_bad, 0].set(jnp.nan)
+
+    function = diagnostics.function_space(
+        overflowing, draws(2), INPUTS, num_chains=CHAINS, quantity=lambda outputs: outputs
+    )
+    assert function.num_nonfinite == num_bad
+    assert np.isnan(function.max_rhat)
+    assert np.isnan(function.share_above)
+    for num_chains in (1, CHAINS):
+        sentence = diagnostics.verdict(function, num_chains=num_chains)
+        assert sentence.startswith(f"Not converged in function space: {num_bad} quantities have draws")
+
+
+def stuck(num_stuck: int, num_quantities: int):
+    """Independent draws, but one chain is elsewhere in some of the quantities."""
+    values = np.random.default_rng(8).normal(size=(CHAINS * DRAWS, num_quantities))
+    values[:DRAWS, :num_stuck] += 5
+    return diagnostics.weight_space({"w": jnp.asarray(values, jnp.float32)}, num_chains=CHAINS)
+
+
+@pytest.mark.parametrize(
+    ("num_stuck", "num_quantities", "words", "share"),
+    [(4, 10, "Not converged", "40.0%"), (1, 50, "Converged", "2.0%"), (1, 10, "Not converged", "10.0%")],
+)
+def test_the_verdict_names_the_share_of_quantities_that_are_stuck(num_stuck, num_quantities, words, share):
+    sentence = diagnostics.verdict(stuck(num_stuck, num_quantities), num_chains=CHAINS)
+    assert sentence.startswith(f"{words} in function space")
+    assert f"above the limit of 1.01 for {share} of quantities" in sentence
+    assert "More draws" not in sentence
+
+
+def test_more_draws_are_advised_where_only_their_number_is_short():
+    short = stuck(0, 10)._replace(low_ess=10.0)
+    sentence = diagnostics.verdict(short, num_chains=CHAINS)
+    assert sentence.startswith("Mostly converged")
+    assert sentence.endswith("More draws would settle the rest.")
+
+
 def test_independent_networks_are_exchangeable_and_one_basin_is_not():
     independent = {
         name: jax.random.normal(jax.random.key(i), (600, *leaf.shape))

@@ -1,5 +1,8 @@
 """HMC: the conjugate posterior, energies in float32 at a million weights, and trouble that is told."""
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -221,10 +224,18 @@ def test_a_start_without_a_density_is_refused(base_run):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"num_chains": 0}, "num_chains must be at least 1"),
-        ({"num_samples": 0}, "num_samples must be at least 1"),
+        ({"num_chains": 0}, "num_chains must be a whole number of at least 1; got 0"),
+        ({"num_samples": 0}, "num_samples must be a whole number of at least 1; got 0"),
         ({"step_size": -0.1}, "step_size must be positive"),
         ({"num_steps": 3, "trajectory": 1.0}, "not both"),
+        ({"num_steps": 0}, "num_steps must be a whole number of at least 1; got 0"),
+        (
+            {"max_num_steps": 0, "step_size": None},
+            "max_num_steps must be a whole number of at least 1; got 0",
+        ),
+        ({"mass": "dense", "step_size": None}, "mass must be 'identity' or 'diagonal'; got 'dense'"),
+        ({"target_acceptance": 80.0, "step_size": None}, r"target_acceptance must be in \(0, 1\); got 80"),
+        ({"num_burnin": 0, "step_size": None}, "give a step_size, or num_burnin of at least 1; got 0"),
         ({"jitter": 1.0}, r"jitter must be in \[0, 1\)"),
         ({"mass": "diagonal"}, "applies only when the step size adapts \\(step_size=None\\)"),
         ({"max_num_steps": 5}, "max_num_steps applies only when the step size adapts"),
@@ -233,8 +244,8 @@ def test_a_start_without_a_density_is_refused(base_run):
             {"step_size": None, "num_steps": 3, "max_num_steps": 5},
             "max_num_steps applies only when num_steps is None; got both",
         ),
-        ({"thinning": 0}, "thinning must be at least 1"),
-        ({"chunk_size": 0}, "chunk_size must be at least 1"),
+        ({"thinning": 0}, "thinning must be a whole number of at least 1; got 0"),
+        ({"chunk_size": 0}, "chunk_size must be a whole number of at least 1; got 0"),
         ({"storage": inference.Storage(collect="stored")}, "add sink=io.ChunkStore"),
         ({"storage": inference.Storage(collect="predictions")}, "must be given together"),
         ({"storage": inference.Storage(dtype=jnp.int8)}, "floating-point"),
@@ -246,12 +257,28 @@ def test_bad_settings_are_refused(settings, message):
         inference.hmc(**{"step_size": 0.1, **settings})
 
 
+def test_numbers_that_are_not_whole_are_refused():
+    """In a process without the tests' checking of types, which would be first to notice."""
+    program = (
+        "from symbnn import inference\n"
+        "for settings in ({'num_samples': 3.0}, {'num_steps': 2.5}, {'thinning': True}):\n"
+        "    try: inference.hmc(step_size=0.1, **settings)\n"
+        "    except ValueError as error: print(error)"
+    )
+    command, root = [sys.executable, "-c", program], Path(__file__).parents[2]
+    told = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True).stdout
+    assert told.splitlines() == [
+        f"{name} must be a whole number of at least 1; got {value}"
+        for name, value in {"num_samples": 3.0, "num_steps": 2.5, "thinning": True}.items()
+    ]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda p: tree.take(p, slice(0, 2)), r"'hidden/bias' must be \(3, 4\) of float32.*got \(2, 4\)"),
         (lambda p: jax.tree.map(lambda a: a.astype(jnp.float16), p), "got .* of float16"),
-        (lambda p: {"hidden": p["hidden"]}, r"missing \['out/bias', 'out/kernel'\]"),
+        (lambda p: {"hidden": p["hidden"]}, r"missing leaves \['out/bias', 'out/kernel'\]"),
     ],
 )
 def test_starts_that_do_not_match_are_refused(base_run, change, message):

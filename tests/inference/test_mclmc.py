@@ -98,6 +98,10 @@ def test_chains_start_from_an_ensemble_and_stay_near_it():
             "energy_variance applies only when",
         ),
         ({"energy_variance": (0.5, 0.1), "kernel": "adjusted"}, "only to kernel='unadjusted'"),
+        ({"kernel": "adjusted", "num_burnin": 0}, "num_burnin of at least 1; got 0"),
+        ({"kernel": "adjusted", "target_acceptance": 0.0}, r"target_acceptance must be in \(0, 1\); got 0"),
+        ({"num_burnin": 1}, "give both, or num_burnin of at least 2; got 1"),
+        ({"max_num_steps": 0}, "max_num_steps must be a whole number of at least 1; got 0"),
         ({"target_acceptance": 0.9}, "only to kernel='adjusted'"),
     ],
 )

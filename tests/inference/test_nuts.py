@@ -43,25 +43,15 @@ def test_metric_is_the_euclidean_one_less_its_mean():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"max_doublings": 0}, "max_doublings must be at least 1"),
+        ({"max_doublings": 0}, "max_doublings must be a whole number of at least 1; got 0"),
         ({"step_size": 0.0}, "step_size must be positive"),
         ({"step_size": 0.1, "mass": "diagonal"}, "mass applies only when the step size adapts"),
-        ({"num_samples": 0}, "num_samples must be at least 1"),
-    ],
-)
-def test_bad_settings_are_refused(settings, message):
-    with pytest.raises(ValueError, match=message):
-        inference.nuts(**settings)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
+        ({"num_samples": 0}, "num_samples must be a whole number of at least 1; got 0"),
         ({"num_burnin": 0}, "give a step_size, or num_burnin of at least 1; got 0"),
         ({"mass": "dense"}, "mass must be 'identity' or 'diagonal'"),
         ({"target_acceptance": 1.0}, r"target_acceptance must be in \(0, 1\)"),
     ],
 )
-def test_bad_adaptation_is_refused(settings, message):
+def test_bad_settings_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
-        inference.nuts(**settings)(jax.random.key(0), conjugate().target)
+        inference.nuts(**settings)

@@ -8,6 +8,7 @@ import pytest
 from symbnn import density, inference, io, tree
 from symbnn.inference import Info, Kernel, PositionState, Run
 from symbnn.inference.chains import adaptation, driver
+from symbnn.inference.hmc import build_kernel as hmc_kernel
 from symbnn.posteriors import Empirical
 from tests.inference.cases import assert_moments, check_mean, conjugate, small_network
 
@@ -48,6 +49,12 @@ def test_a_plain_log_density_is_what_is_sampled_even_if_the_target_has_parts():
     assert np.max(np.abs(kernels[0] - kernels[2])) > 1e-3
 
 
+def test_a_temperature_that_is_not_that_of_the_log_density_is_refused():
+    target = density.target(*small_network())._replace(temperature=0.1)
+    with pytest.raises(ValueError, match=r"says temperature 0.1, but its log_density has 1.0"):
+        inference.hmc(num_samples=2, step_size=0.1)(KEY, target)
+
+
 def test_a_stopped_run_on_a_plain_density_is_recognised(tmp_path):
     settings = {**SETTINGS, "num_samples": 2, "num_burnin": 0, "step_size": 0.1, "num_steps": 2}
     method = inference.hmc(**settings, sink=io.ChunkStore(tmp_path))
@@ -73,6 +80,16 @@ def metropolis():
     return Kernel(lambda key, position, log_density: PositionState(position), step)
 
 
+def test_a_mass_that_is_given_makes_every_scale_one():
+    """Steps of 1.2 are unstable where the standard deviation is 0.5, and not when measured against it."""
+    run = Run(num_chains=2, num_samples=20, num_burnin=0, placement=HERE)
+    kernel = hmc_kernel(num_steps=10)
+    with pytest.raises(inference.SamplingError, match="all 40 transitions of 2 chains diverged"):
+        driver.run(KEY, TARGET, kernel, adaptation.fixed(step_size=1.2), run)
+    tuner = adaptation.fixed(step_size=1.2, inverse_mass={"x": STD**2})
+    assert np.mean(driver.run(KEY, TARGET, kernel, tuner, run).diagnostics["acceptance"]) > 0.7
+
+
 def test_a_sampler_of_ten_lines_samples_the_conjugate_posterior():
     case = conjugate()
     run = Run(num_chains=4, num_samples=2000, num_burnin=500, thinning=5, placement=HERE)
@@ -81,10 +98,64 @@ def test_a_sampler_of_ten_lines_samples_the_conjugate_posterior():
     assert fit.diagnostics["verdict"] == "ok"
 
 
-def test_a_sampler_of_ones_own_with_a_sink_needs_a_name(tmp_path):
-    run = Run(num_samples=2, sink=io.ChunkStore(tmp_path))
-    with pytest.raises(ValueError, match="A run with a sink needs a name"):
-        driver.run(KEY, conjugate().target, metropolis(), adaptation.fixed(step_size=0.1), run)
+def sometimes_nan(*, every: int):
+    """Metropolis whose acceptance is not a number in some of its transitions."""
+    kernel = metropolis()
+
+    def step(key, state, tuning, log_density):
+        state, info = kernel.step(key, state, tuning, log_density)
+        is_nan = jax.random.randint(key, (), 0, every) == 0
+        return state, info._replace(acceptance=jnp.where(is_nan, jnp.nan, info.acceptance))
+
+    return kernel._replace(step=step)
+
+
+def test_an_acceptance_that_is_not_a_number_is_a_divergence_and_stays_out_of_the_adaptation():
+    tuner = adaptation.windows(20, initial_step_size=0.5, mass="identity", target_acceptance=0.5)
+    run = Run(num_chains=2, num_samples=30, num_burnin=20, placement=HERE)
+    with pytest.warns(RuntimeWarning, match="of 30 transitions diverged"):
+        fit = driver.run(KEY, TARGET, sometimes_nan(every=4), tuner, run)
+    assert np.all(np.isfinite(fit.diagnostics["step_size"]))
+    assert np.all(fit.diagnostics["acceptance"] > 0.1)
+    assert np.all(fit.diagnostics["divergences"] > 0)
+    with pytest.raises(inference.SamplingError, match="all 40 transitions of 2 chains diverged"):
+        driver.run(KEY, TARGET, sometimes_nan(every=1), tuner, run)
+
+
+def scaled(factor):
+    """Metropolis with proposals that are larger by a factor which no setting names."""
+    kernel = metropolis()
+
+    def step(key, state, tuning, log_density):
+        return kernel.step(key, state, tuning._replace(step_size=factor * tuning.step_size), log_density)
+
+    return kernel._replace(step=step)
+
+
+def from_point(value):
+    return TARGET._replace(init=lambda key: {"x": jnp.full((2,), value)})
+
+
+@pytest.mark.parametrize(
+    ("target", "kernel", "step_size", "named"),
+    [
+        (from_point(1.0), scaled(1.0), 0.2, "its method is"),
+        (from_point(1.0), scaled(1.0 + 1e-6), 0.1, "its sampler is"),
+        (from_point(1.0 + 1e-6), scaled(1.0), 0.1, "its initial is"),
+    ],
+)
+def test_a_run_is_recognised_by_its_start_its_kernel_and_its_tuner(
+    tmp_path, target, kernel, step_size, named
+):
+    run = Run(num_chains=2, num_samples=2, num_burnin=0, sink=io.ChunkStore(tmp_path), placement=HERE)
+
+    def fit(target, kernel, step_size):
+        return driver.run(KEY, target, kernel, adaptation.fixed(step_size=step_size), run).posterior
+
+    first, again = (fit(from_point(1.0), scaled(1.0), 0.1) for _ in range(2))
+    jax.tree.map(np.testing.assert_array_equal, first, again)
+    with pytest.raises(ValueError, match=f"belongs to another run: {named}"):
+        fit(target, kernel, step_size)
 
 
 def test_multimode_runs_any_method_around_every_member():
@@ -99,6 +170,17 @@ def test_multimode_runs_any_method_around_every_member():
         here = jax.tree.map(lambda leaf, chain=chain: leaf[chain, -1], fit.posterior.by_chain())
         expected = tree.take(members, chain // 2)
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=0.01), here, expected)
+
+
+def test_multimode_refuses_a_sink_at_its_first_member(tmp_path):
+    target = density.target(*small_network())
+    members = jax.vmap(target.init)(jax.random.split(KEY, 2))
+    method = inference.hmc(
+        num_chains=1, num_samples=2, num_burnin=0, step_size=1e-4, sink=io.ChunkStore(tmp_path)
+    )
+    with pytest.raises(ValueError, match="multimode runs this sampler once per member, but a sink keeps one"):
+        inference.multimode(method, members=members)(KEY, target)
+    assert not list(tmp_path.iterdir())
 
 
 def test_multimode_takes_a_function():

@@ -1,12 +1,14 @@
 """SWAG: the moments of what SGD visits, as the formulas say."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 
-from symbnn import density, inference, models, tree
+from symbnn import data, density, inference, models, tree
 from symbnn.posteriors import FixedLeaves, GaussianMixture, LowRankGaussian
 from tests.inference.cases import conjugate, small_network
 from tests.inference.test_ensemble import Normalised
@@ -70,6 +72,32 @@ def test_nets_with_batch_statistics_and_many_modes():
     known = tree.take(fit.posterior.components.params, 0)
     hidden = batch.inputs @ known["params"]["hidden"]["kernel"] + known["params"]["hidden"]["bias"]
     np.testing.assert_allclose(known["batch_stats"]["norm"]["mean"], hidden.mean(0), atol=0.25)
+
+
+def test_statistics_of_streamed_inputs_are_those_of_arrays():
+    _, batch = small_network()
+    inputs = np.asarray(batch.inputs)
+    streamed = batch._replace(inputs=data.Streamed(lambda indices: inputs[indices], inputs.shape))
+    method = inference.swag(rank=2, epochs=2, pretrain_epochs=0, batch_size=10)
+    model = models.from_module(Normalised(), (5,))
+    fits = [method(KEY, density.target(model, each)).posterior for each in (batch, streamed)]
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), *fits)
+
+
+@pytest.mark.parametrize(
+    "factory", [inference.laplace, functools.partial(inference.sgmcmc, num_samples=2, step_size=1e-3)]
+)
+def test_methods_that_need_arrays_refuse_streamed_inputs_before_any_training(factory):
+    model, batch = small_network()
+    inputs = np.asarray(batch.inputs)
+    target = density.target(model, batch._replace(inputs=data.Streamed(lambda i: inputs[i], inputs.shape)))
+
+    def members(key, target):
+        raise AssertionError("trained before it was refused")
+
+    for method in (factory(), inference.multimode(factory(), members=members)):
+        with pytest.raises(ValueError, match="needs its inputs in memory, but they are streamed from disk"):
+            method(KEY, target)
 
 
 def test_divergence_is_said():

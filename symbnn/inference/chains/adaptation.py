@@ -46,11 +46,15 @@ class WindowState(NamedTuple):
     squares: Params
 
 
-def fixed(*, step_size: float, length: float = math.inf) -> Tuner:
-    """No adaptation."""
+def fixed(*, step_size: float, length: float = math.inf, inverse_mass: Params | None = None) -> Tuner:
+    """No adaptation. `inverse_mass`: a number or an array for every leaf, as `Tuning` has it; None is 1."""
 
     def init(params: Params) -> tuple[Tuning, tuple[()]]:
-        return initial_tuning(params, step_size, length), ()
+        tuning = initial_tuning(params, step_size, length)
+        if inverse_mass is None:
+            return tuning, ()
+        given = jax.tree.map(lambda leaf, value: jnp.asarray(value, leaf.dtype), params, inverse_mass)
+        return tuning._replace(inverse_mass=given), ()
 
     name = f"step_size={step_size}, length={length}"
     return Tuner(name, init, lambda index, state, tuning, position, info: (tuning, state))
@@ -70,16 +74,8 @@ def windows(
     `length` is measured against unit masses; `length_with_mass` (default: the same) against the variances,
     from the end of the first window that has found them. Without a `target_acceptance` it is 0.8.
     """
+    check_windows(num_burnin, mass=mass, target_acceptance=target_acceptance)
     target_acceptance = TARGET_ACCEPTANCE if target_acceptance is None else target_acceptance
-    if mass not in ("identity", "diagonal"):
-        raise ValueError(f"mass must be 'identity' or 'diagonal'; got {mass!r}")
-    if num_burnin < 1:
-        raise ValueError(
-            "The step size adapts in the burn-in: give a step_size, or num_burnin of at least 1; "
-            f"got {num_burnin}"
-        )
-    if not 0 < target_acceptance < 1:
-        raise ValueError(f"target_acceptance must be in (0, 1); got {target_acceptance}")
     start, advance, final = dual_averaging()
     schedule = build_schedule(num_burnin)
     later = length if length_with_mass is None else length_with_mass
@@ -116,6 +112,21 @@ def windows(
         f"target_acceptance={target_acceptance}, length={length}, length_with_mass={later})"
     )
     return Tuner(name, init, update)
+
+
+def check_windows(
+    num_burnin: int, *, mass: Mass | None = None, target_acceptance: float | None = None
+) -> None:
+    """`ValueError` for settings of `windows` that it cannot adapt with; None is a default."""
+    if mass not in (None, "identity", "diagonal"):
+        raise ValueError(f"mass must be 'identity' or 'diagonal'; got {mass!r}")
+    if num_burnin < 1:
+        raise ValueError(
+            "The step size adapts in the burn-in: give a step_size, or num_burnin of at least 1; "
+            f"got {num_burnin}"
+        )
+    if target_acceptance is not None and not 0 < target_acceptance < 1:
+        raise ValueError(f"target_acceptance must be in (0, 1); got {target_acceptance}")
 
 
 def require_adapting(step_size: float | None, **settings: object) -> None:

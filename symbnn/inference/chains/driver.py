@@ -14,10 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from symbnn import tree
-from symbnn.density import Target, refuse_batch_statistics, require_network
-from symbnn.inference.base import Chunk, Fit, Progress
-from symbnn.inference.chains import distributed, programs, report
-from symbnn.inference.chains import placement as chains
+from symbnn.density import LogDensity, Target, refuse_batch_statistics, require_network
+from symbnn.inference.base import Chunk, Fit, MemberStart, Progress
+from symbnn.inference.chains import distributed, placement, programs, report
 from symbnn.inference.chains.adaptation import Tuner
 from symbnn.inference.chains.kernels import Kernel
 from symbnn.inference.chains.settings import (
@@ -29,7 +28,15 @@ from symbnn.inference.chains.settings import (
     num_draws,
     works,
 )
-from symbnn.inference.storage import Stored, fingerprint, flatten, join_draws, unflatten
+from symbnn.inference.storage import (
+    Stored,
+    fingerprint,
+    flatten,
+    join_draws,
+    program_checksum,
+    read_whole,
+    unflatten,
+)
 from symbnn.posteriors import Empirical
 from symbnn.types import Key
 
@@ -38,9 +45,9 @@ class Session(NamedTuple):
     """What the chunks of one run have in common."""
 
     settings: Run
-    plan: chains.Layout
+    plan: placement.Layout
     programs: programs.Programs
-    shard: chains.Shard
+    shard: placement.Shard
     key_data: np.ndarray
     begun: float
 
@@ -52,7 +59,7 @@ def run(
     tuner: Tuner,
     settings: Run | None = None,
     *,
-    name: str | None = None,
+    name: str = "",
 ) -> Fit:
     """Burn-in, then draws, of all chains.
 
@@ -62,7 +69,8 @@ def run(
         kernel: How a chain starts and makes one transition.
         tuner: How the burn-in sets step size, masses and length; `adaptation.fixed` leaves them alone.
         settings: Number of chains and draws and the like, see `Run` (default: `Run()`).
-        name: The kernel with all its settings, by which a stopped run is recognised: needed with a sink.
+        name: The kernel in words, for the message that a sink belongs to another run. A stopped run is
+            recognised by what start, kernel and tuner compute.
 
     Diagnostics, per chain: `acceptance`, `divergences`, `energy_error` (root mean square), `num_gradients`,
     `step_size`, `log_density` (chain, draw), `chains` (their indices); and `seconds`, `damaged_chunks`,
@@ -75,23 +83,35 @@ def run(
     refuse_batch_statistics(shapes)
     check_initial(settings, shapes)
     _check_target(settings, target)
-    plan = chains.layout(settings.num_chains, settings.placement)
+    plan = placement.layout(settings.num_chains, settings.placement)
     settings = replace(settings, chunk_size=settings.chunk_size or default_chunk_size(settings, target))
     if settings.sink is not None:
-        if name is None:
-            raise ValueError("A run with a sink needs a name: the kernel with all its settings")
-        settings.sink.open(fingerprint(key, target, fingerprint_entries(settings, plan, name)))
+        start = program_checksum(target.init, key)
+        entries = fingerprint_entries(settings, plan, name or tuner.name, start)
+        entries["sampler"] = programs.sampler_checksum(key, target, kernel, tuner)
+        settings.sink.open(fingerprint(key, target, entries))
 
     compiled = programs.build(target, kernel, tuner, plan, settings, key_impl=jax.random.key_impl(key))
-    shard = chains.place_data(plan, target.data if programs.has_data_parts(target) else None)
+    shard = placement.place_data(plan, target.data if programs.has_data_parts(target) else None)
     key_data = np.asarray(jax.random.key_data(key))
     return _loop(Session(settings, plan, compiled, shard, key_data, time.perf_counter()), shapes)
 
 
 def _check_target(settings: Run, target: Target) -> None:
-    """`ValueError` if the settings ask for parts that the target does not have."""
+    """`ValueError` if the target contradicts itself or lacks parts that the settings ask for."""
     if settings.storage.collect == "predictions":
         require_network(target, "Storage(collect='predictions')")
+    parts = target.log_density
+    if isinstance(parts, LogDensity) and parts.log_priors and parts.temperature != target.temperature:
+        raise ValueError(
+            f"the target says temperature {target.temperature}, but its log_density has {parts.temperature}; "
+            "make a target of another temperature with density.target(..., temperature=...)"
+        )
+    if settings.sink is not None and isinstance(target.init, MemberStart):
+        raise ValueError(
+            "multimode runs this sampler once per member, but a sink keeps one run; leave sink out, or run "
+            "the sampler member by member (initial=...) with a sink for each"
+        )
     if settings.placement.data_shards > 1 and not programs.has_data_parts(target):
         raise ValueError(
             "data_shards divides the data of a likelihood among devices, but this target's log_density is no "
@@ -131,7 +151,9 @@ def _loop(session: Session, shapes: Any) -> Fit:
         "damaged_chunks": tuple(damaged),
         "seconds": time.perf_counter() - session.begun,
     }
-    rates = report.diagnostics(report.add(tallies["sampling"]), step_size, chains.local_chains(session.plan))
+    rates = report.diagnostics(
+        report.add(tallies["sampling"]), step_size, placement.local_chains(session.plan)
+    )
     if rates["verdict"] != "ok":
         warnings.warn(rates["verdict"], RuntimeWarning, stacklevel=4)
     return _fit(session, kept, chunk, {**rates, **extra}, shapes)
@@ -146,11 +168,13 @@ class _Parked(NamedTuple):
 def _start(session: Session) -> Any:
     """Chains at their start; `ValueError` where the log-density is not finite."""
     settings, plan = session.settings, session.plan
-    begin: dict[str, Any] = {"index": chains.local_chains(plan).astype(np.int32)}
+    begin: dict[str, Any] = {"index": placement.local_chains(plan).astype(np.int32)}
     if settings.initial is not None:
         begin["params"] = tree.take(jax.tree.map(np.asarray, settings.initial), begin["index"])
-    state, finite = session.programs.start(chains.place_chains(plan, begin), session.shard, session.key_data)
-    bad = begin["index"][~chains.fetch_chains(plan, finite)]
+    state, finite = session.programs.start(
+        placement.place_chains(plan, begin), session.shard, session.key_data
+    )
+    bad = begin["index"][~placement.fetch_chains(plan, finite)]
     if bad.size:
         raise ValueError(
             f"Chains {bad.tolist()} start where the log-density or its gradient is not finite; "
@@ -164,12 +188,7 @@ def _read(session: Session, index: int, work: Work, damaged: list[str]) -> Chunk
     sink = session.settings.sink
     if sink is None:
         return None
-    chunk = None
-    try:
-        chunk = sink.read(index)
-    except ValueError as error:
-        damaged.append(str(error))
-        warnings.warn(f"Chunk {index} is computed again: {error}", RuntimeWarning, stacklevel=4)
+    chunk = read_whole(sink, index, damaged)
     fits = chunk is not None and chunk["info/transitions"].shape[1] == num_draws(session.settings, work)
     return chunk if distributed.everywhere(fits) else None
 
@@ -178,18 +197,18 @@ def _compute(session: Session, state: Any, work: Work) -> tuple[Any, Chunk]:
     """(chains after the chunk on the devices, the chunk on the host)."""
     plan = session.plan
     if isinstance(state, _Parked):
-        state = chains.place_chains(plan, state.rows)
+        state = placement.place_chains(plan, state.rows)
     number, is_burnin = np.int32(work.stop - work.start), np.bool_(work.stage == "burn-in")
     window = programs.Window(np.int32(work.start), number, is_burnin)
     inputs = () if session.settings.storage.inputs is None else np.asarray(session.settings.storage.inputs)
     state, totals, kept = session.programs.advance(state, session.shard, session.key_data, window, inputs)
-    host = chains.fetch_chains(plan, {"state": state, "info": totals})
+    host = placement.fetch_chains(plan, {"state": state, "info": totals})
     num = num_draws(session.settings, work)
     host["info"] = jax.tree.map(lambda leaf: leaf[:, :num], host["info"])
     if session.settings.storage.collect == "predictions":
-        host["predictions"] = chains.fetch_chains(plan, kept)
+        host["predictions"] = placement.fetch_chains(plan, kept)
     elif work.stage == "sampling":
-        host["draws"] = jax.tree.map(lambda leaf: leaf[:, :num], chains.fetch_chains(plan, kept))
+        host["draws"] = jax.tree.map(lambda leaf: leaf[:, :num], placement.fetch_chains(plan, kept))
     return state, flatten("", host)
 
 

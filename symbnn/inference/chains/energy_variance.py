@@ -50,11 +50,7 @@ def energy_variance(
     The wanted variance goes from the first value of `variance` to the second, geometrically, over the first
     half of the burn-in; the length is √Σ_i var(w_i) over the second half.
     """
-    if num_burnin < 2:
-        raise ValueError(
-            "Step size and length adapt in the burn-in: give both, or num_burnin of at least 2; "
-            f"got {num_burnin}"
-        )
+    check_burnin(num_burnin)
     half = num_burnin // 2
     falling = jnp.linspace(math.log(variance[0]), math.log(variance[1]), half)
     wanted = jnp.exp(jnp.concatenate([falling, jnp.full(num_burnin - half, math.log(variance[1]))]))
@@ -82,6 +78,15 @@ def energy_variance(
         f"length={length}, initial_length={initial_length}, variance={variance})"
     )
     return Tuner(name, init, update)
+
+
+def check_burnin(num_burnin: int) -> None:
+    """`ValueError` if there is no room to adapt."""
+    if num_burnin < 2:
+        raise ValueError(
+            "Step size and length adapt in the burn-in: give both, or num_burnin of at least 2; "
+            f"got {num_burnin}"
+        )
 
 
 def _next_step_size(index: Array, step_size: Array, position: Params, info: Info, wanted: Array) -> Any:

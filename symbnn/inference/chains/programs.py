@@ -6,15 +6,18 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from symbnn import keys
 from symbnn.density import LogDensity, Target
+from symbnn.density.parts import total
 from symbnn.inference.chains import placement
 from symbnn.inference.chains.adaptation import Tuner, choose
 from symbnn.inference.chains.kernels import Info, Kernel, Tuning
 from symbnn.inference.chains.settings import Run
-from symbnn.inference.storage import Storage
+from symbnn.inference.storage import Storage, program_checksum
+from symbnn.types import Key, Params
 
 
 class Chain(NamedTuple):
@@ -86,6 +89,7 @@ def build(
         chain: Chain, density: LogDensity, key: Array, index: Array, is_burnin: Array
     ) -> tuple[Chain, Info]:
         sampler, info = kernel.step(jax.random.fold_in(key, index), chain.sampler, chain.tuning, density)
+        info = _numbers(info)
         old = (chain.tuning, chain.adaptation)
         new = tuner.update(index, chain.adaptation, chain.tuning, sampler.position, info)
         tuning, adaptation = choose(is_burnin, new, old)
@@ -117,15 +121,32 @@ def build(
     return Programs(*(placement.map_chains(function, plan) for function in (start, advance)))
 
 
+def sampler_checksum(key: Key, target: Target, kernel: Kernel, tuner: Tuner) -> str:
+    """What kernel and tuner compute for weights of these shapes, on a log-density that is quickly traced."""
+    density = dataclasses.replace(_parts(target), log_likelihood=total, temperature=1.0)
+
+    def first(key: Key, params: Params, index: Array) -> Any:
+        tuning, adaptation = tuner.init(params)
+        state = kernel.init(key, params, density)
+        new, info = kernel.step(key, state, tuning, density)
+        return state, new, info, tuner.update(index, adaptation, tuning, new.position, _numbers(info))
+
+    return program_checksum(first, key, jax.eval_shape(target.init, key), np.int32(0))
+
+
 def _density(target: Target, plan: placement.Layout, shard: placement.Shard) -> LogDensity:
     """The target's log-density, with the sum over data where that lies."""
-    log_density = target.log_density
-    # One that does not know its parts is all likelihood.
-    parts = log_density if isinstance(log_density, LogDensity) else LogDensity(log_density)
+    parts = _parts(target)
     if not has_data_parts(target):
         return parts
     over_shards = placement.sum_over_shards(parts.log_likelihood, plan, shard)
     return dataclasses.replace(parts, log_likelihood=over_shards)
+
+
+def _parts(target: Target) -> LogDensity:
+    log_density = target.log_density
+    # One that does not know its parts is all likelihood.
+    return log_density if isinstance(log_density, LogDensity) else LogDensity(log_density)
 
 
 def has_data_parts(target: Target) -> bool:
@@ -154,6 +175,15 @@ def _keeper(target: Target, storage: Storage, inputs: Any, params: Any) -> tuple
 def _no_transitions() -> Totals:
     zero, none = jnp.zeros((), jnp.float32), jnp.zeros((), jnp.int32)
     return Totals(none, zero, none, zero, none, zero)
+
+
+def _numbers(info: Info) -> Info:
+    """A transition whose acceptance or energy error is NaN, which would stay in every average, diverged."""
+    is_nan = jnp.isnan(info.acceptance)
+    return info._replace(
+        acceptance=jnp.where(is_nan, 0.0, info.acceptance),
+        is_divergent=is_nan | jnp.isnan(info.energy_error) | info.is_divergent,
+    )
 
 
 def _add(totals: Totals, info: Info) -> Totals:

@@ -78,7 +78,7 @@ def verdict(total: Tally, step_size: np.ndarray, chains: np.ndarray) -> str:
     for row, chain in enumerate(chains):
         acceptance = total.acceptance[row] / total.transitions[row]
         divergent = total.divergences[row] / total.transitions[row]
-        if acceptance < LOW_ACCEPTANCE:
+        if not acceptance >= LOW_ACCEPTANCE:
             sentences.append(
                 f"chain {chain} accepted {acceptance:.1%} of its proposals: "
                 f"step size {step_size[row]:.3g} is too large"

@@ -13,8 +13,8 @@ import jax
 
 from symbnn import tree
 from symbnn.density import Target
-from symbnn.inference.base import ProgressCallback, Sink, documented
-from symbnn.inference.chains import placement as chains
+from symbnn.inference.base import ProgressCallback, Sink, check_count, documented
+from symbnn.inference.chains.placement import EVERYWHERE, Layout, Placement, local_chains
 from symbnn.inference.storage import IN_MEMORY, Storage, check_storage, checksum
 from symbnn.types import Samples
 
@@ -55,7 +55,7 @@ class Run:
     thinning: int = 1
     chunk_size: int | None = None
     initial: Samples | None = None
-    placement: chains.Placement = chains.EVERYWHERE
+    placement: Placement = EVERYWHERE
     storage: Storage = IN_MEMORY
     progress: ProgressCallback | None = None
     sink: Sink | None = None
@@ -68,8 +68,8 @@ class Run:
     def __post_init__(self) -> None:
         least = {"num_chains": 1, "num_samples": 1, "num_burnin": 0, "thinning": 1, "chunk_size": 1}
         for name, smallest in least.items():
-            if (value := getattr(self, name)) is not None and value < smallest:
-                raise ValueError(f"{name} must be at least {smallest}; got {value}")
+            if (value := getattr(self, name)) is not None:
+                check_count(name, value, least=smallest)
         check_storage(self.storage, self.sink)
 
 
@@ -128,10 +128,11 @@ def check_initial(settings: Run, shapes: Any) -> None:
             )
 
 
-def fingerprint_entries(settings: Run, plan: chains.Layout, name: str) -> dict[str, str]:
+def fingerprint_entries(settings: Run, plan: Layout, name: str, start: str) -> dict[str, str]:
     """What a stored run must agree in, besides key, data and density: all that changes a chunk.
 
-    Not `num_samples`: a longer run goes on from the chunks of a shorter one.
+    `start` is that of the target, where no `initial` is given. Not `num_samples`: a longer run goes on from
+    the chunks of a shorter one.
     """
     initial = [checksum(leaf) for leaf in jax.tree.leaves(settings.initial)]
     inputs = settings.storage.inputs
@@ -140,10 +141,10 @@ def fingerprint_entries(settings: Run, plan: chains.Layout, name: str) -> dict[s
         "burn-in": str(settings.num_burnin),
         "thinning": str(settings.thinning),
         "chunk_size": str(settings.chunk_size),
-        "chains": f"{settings.num_chains}, here {chains.local_chains(plan).tolist()}",
+        "chains": f"{settings.num_chains}, here {local_chains(plan).tolist()}",
         "lanes": str(plan.lanes),
         "data_shards": str(plan.mesh.shape["data"]),
         "kept": f"{'predictions' if inputs is not None else 'draws'} as {settings.storage.dtype}",
         "inputs": "none" if inputs is None else checksum(inputs),
-        "initial": ", ".join(initial) or "prior",
+        "initial": ", ".join(initial) or start,
     }

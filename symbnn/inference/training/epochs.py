@@ -27,7 +27,7 @@ from jaxtyping import Array, Float
 
 from symbnn import tree
 from symbnn.data import Streamed
-from symbnn.density import Batch
+from symbnn.density import Batch, Target
 from symbnn.inference.storage import programs_in
 from symbnn.inference.training.recipe import Recipe
 from symbnn.types import Key, Params
@@ -146,10 +146,24 @@ def fetch(data: Batch, indices: Any) -> Batch:
     return Batch(data.inputs[indices], data.targets[indices])
 
 
+def is_streamed(data: Batch) -> bool:
+    """Whether the inputs stay on disk."""
+    return isinstance(data.inputs, Streamed)
+
+
+def require_in_memory(method: str, target: Target) -> None:
+    """`ValueError` if the inputs stay on disk: for methods whose compiled programs index them."""
+    if target.data is not None and is_streamed(target.data):
+        raise ValueError(
+            f"{method} needs its inputs in memory, but they are streamed from disk; load them as arrays, or "
+            "use ensemble, variational, swag or dropout, which read them batch by batch"
+        )
+
+
 def steps_on_host(training: Training, state: TrainingState) -> bool:
     """Which of the two loops trains: whether inputs stay on disk, or a step convolves on a CPU."""
-    if isinstance(training.data.inputs, Streamed) or jax.default_backend() != "cpu":
-        return isinstance(training.data.inputs, Streamed)
+    if is_streamed(training.data) or jax.default_backend() != "cpu":
+        return is_streamed(training.data)
     # Traced through jit, which remembers it for the same loss and shapes.
     return has_convolution(_value.trace(training.loss, *step_shapes(training, state)).jaxpr)
 

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import numpy as np
 import optax
 
-from symbnn.inference.base import documented
+from symbnn.inference.base import check_count, documented
 from symbnn.inference.storage import program_checksum
 from symbnn.types import Params
 
@@ -72,15 +73,10 @@ def optimizer_checksum(optimizer: optax.GradientTransformation, weights: Params)
 
     def start_and_step(gradient: Params, weights: Params) -> tuple[Params, Params]:
         start = optimizer.init(weights)
-        return start, optimizer.update(gradient, start, weights)
+        update = optax.with_extra_args_support(optimizer).update
+        return start, update(gradient, start, weights, value=np.float32(0))
 
     return program_checksum(start_and_step, shapes, shapes)
-
-
-def check_count(name: str, value: int, *, least: int = 1) -> None:
-    """`ValueError` unless `value` is a whole number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}")
 
 
 def refuse_temperature(method: str, temperature: float) -> None:

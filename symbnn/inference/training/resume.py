@@ -6,10 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from symbnn.data import Streamed
 from symbnn.inference.base import Checkpoint
 from symbnn.inference.storage import checksum, flatten, program_checksum, unflatten
-from symbnn.inference.training.epochs import Training, TrainingState, step_shapes
+from symbnn.inference.training.epochs import Training, TrainingState, is_streamed, step_shapes
 from symbnn.inference.training.recipe import optimizer_checksum
 
 
@@ -41,10 +40,10 @@ def open_slot(
         return Slot(None, stage, {})
     shapes, recipe, data = step_shapes(training, state), training.recipe, training.data
     # Inputs on disk are known by a few of them: reading all may take hours.
-    is_streamed, few = isinstance(data.inputs, Streamed), np.arange(min(64, len(data.targets)))
+    few = np.arange(min(64, len(data.targets)))
     known = {
         "keys": jax.random.key_data(training.member_keys),
-        "data": (data.inputs[few] if is_streamed else data.inputs, data.targets),
+        "data": (data.inputs[few] if is_streamed(data) else data.inputs, data.targets),
         "starts": (state.weights, state.statistics),
     }
     fingerprint = {

@@ -1,6 +1,6 @@
 """Training many networks in one program: the loop under ensembles, variational inference, SWAG and dropout.
 
-All members advance together, chunk of epochs by chunk (`inference.epochs`). Every member has its own shuffle
+All members advance together, chunk of epochs by chunk (`training.epochs`). Every member has its own shuffle
 of the data and its own noise, from a key that depends on its global index only; so a member is the same
 network whichever members train beside it. The last, incomplete minibatch of a shuffle is left out.
 
@@ -131,18 +131,20 @@ def train(
     course = kept_in.restore(_Course(state, jnp.zeros((tree.num_samples(weights), 0)), none_yet))
     # Epochs on the host are slow ones, and one by one they come out the same.
     size = 1 if steps_on_host(training, state) else equal_part(recipe.epochs, *snapshots)
-    for first in range(course.losses.shape[1], recipe.epochs, size):
-        state, chunk = advance(training, size, course.state, first)
+    while (first := course.losses.shape[1]) < recipe.epochs:
+        # Up to the next multiple of a chunk: the other loop may have stopped between two.
+        end = first + size - first % size
+        state, chunk = advance(training, end - first, course.state, first)
         kept = course.snapshots
-        if first + size in snapshots:
+        if end in snapshots:
             reached = jax.tree.map(lambda leaf: leaf[:, None], (state.weights, state.statistics))
             kept = jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), kept, reached)
         course = _Course(state, jnp.concatenate([course.losses, chunk], axis=1), kept)
-        kept_in.keep(first + size, course)
+        kept_in.keep(end, course)
         if progress is not None:
             bad = int(jnp.sum(state.num_nonfinite > 0))
             statistic = {"loss": float(jnp.mean(chunk[:, -1])), "members_with_nonfinite_loss": float(bad)}
-            progress(Progress(stage, first + size, recipe.epochs, statistic))
+            progress(Progress(stage, end, recipe.epochs, statistic))
     state = course.state
     return Trained(state.weights, state.statistics, course.losses, state.num_nonfinite, course.snapshots)
 

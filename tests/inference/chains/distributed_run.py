@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from symbnn import density, inference
-from symbnn.inference.chains import distributed
+from symbnn.inference import distributed
 from symbnn.io import ChunkStore
 from tests.inference.cases import small_network
 

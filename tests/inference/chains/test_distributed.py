@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from symbnn.inference.chains import distributed
+from symbnn.inference import distributed
 from tests.inference.chains.distributed_run import run
 
 ROOT = Path(__file__).parents[3]

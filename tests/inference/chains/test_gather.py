@@ -5,8 +5,8 @@ import threading
 import jax
 import numpy as np
 
+from symbnn.inference import distributed
 from symbnn.inference.base import Fit
-from symbnn.inference.chains import distributed
 from symbnn.posteriors import Empirical
 
 DRAWS = 2

@@ -12,9 +12,11 @@ from pathlib import Path
 import jax
 import numpy as np
 import optax
+import optax.contrib
 import pytest
 
 from symbnn import density, inference, io, models, sharing
+from symbnn.inference.training import epochs, train
 from symbnn.inference.training.recipe import Recipe, optimizer_checksum
 from tests.inference.cases import small_network
 from tests.inference.training.training_run import EPOCHS, run
@@ -81,12 +83,16 @@ def shared_stages(progress, checkpoint):
     return losses, sharing.train_stochastic(KEY, target(), Recipe(4, 8), initial=network, **settings).params
 
 
+BY_LOSS = optax.chain(optax.adam(1e-2), optax.contrib.reduce_on_plateau(patience=1))
 TRAINERS = {
     "variational": lambda **settings: inference.variational(epochs=4, batch_size=8, **settings),
     "swag": lambda **settings: inference.swag(
         rank=2, epochs=4, pretrain_epochs=2, batch_size=8, optimizer=optax.adam(1e-2), **settings
     ),
     "dropout": lambda **settings: inference.dropout(epochs=4, batch_size=8, masks_per_batch=2, **settings),
+    "variational by its loss": lambda **settings: inference.variational(
+        epochs=4, batch_size=8, optimizer=BY_LOSS, **settings
+    ),
     "multi-swag": lambda **settings: inference.multimode(
         inference.swag(rank=2, epochs=4, pretrain_epochs=0, batch_size=8, **settings),
         members=inference.ensemble(num_members=2, epochs=2, batch_size=8),
@@ -107,6 +113,25 @@ def test_every_trainer_goes_on_bit_for_bit(name, tmp_path):
     jax.tree.map(np.testing.assert_array_equal, resumed, whole)
 
 
+@pytest.mark.parametrize("begins_on_host", [True, False])
+def test_a_training_goes_on_under_the_other_loop(begins_on_host, tmp_path, monkeypatch):
+    """As one that began on a CPU and ends on an accelerator, where sixty epochs are cut into threes."""
+
+    def fit(on_host, **settings):
+        for module in (train, epochs):
+            monkeypatch.setattr(module, "steps_on_host", lambda *_: on_host)
+        method = inference.ensemble(num_members=1, epochs=60, snapshots=(30, 60), batch_size=20, **settings)
+        return method(KEY, target())
+
+    whole, store, reports = fit(False), io.TrainingStore(tmp_path), []
+    with pytest.raises(Stopped):
+        fit(begins_on_host, progress=stop_at(1 if begins_on_host else 3), checkpoint=store)
+    resumed = fit(not begins_on_host, progress=reports.append, checkpoint=store)
+    assert reports[0].done == (3 if begins_on_host else 4)
+    assert reports[-1].done == 60
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), resumed, whole)
+
+
 def test_the_training_before_laplace_is_read_back(tmp_path):
     def fit(progress=None):
         store = io.TrainingStore(tmp_path)
@@ -118,7 +143,7 @@ def test_the_training_before_laplace_is_read_back(tmp_path):
     assert not reports
 
 
-def test_stochastic_gradient_chains_go_on_from_their_chunks(tmp_path):
+def test_stochastic_gradient_chains_go_on_from_their_chunks_and_redo_a_damaged_one(tmp_path):
     def fit(progress=None, **settings):
         method = inference.sgmcmc(
             num_samples=4,
@@ -134,7 +159,12 @@ def test_stochastic_gradient_chains_go_on_from_their_chunks(tmp_path):
     sink = io.ChunkStore(tmp_path)
     with pytest.raises(Stopped):
         fit(stop_at(3), sink=sink)
-    jax.tree.map(np.testing.assert_array_equal, fit(sink=sink), fit())
+    whole = fit()
+    jax.tree.map(np.testing.assert_array_equal, fit(sink=sink), whole)
+    chunk = sorted(tmp_path.glob("chunk-*"))[1]
+    chunk.write_bytes(chunk.read_bytes()[:-7])
+    with pytest.warns(RuntimeWarning, match=f"Chunk 1 is computed again: .*{chunk.name}"):
+        jax.tree.map(np.testing.assert_array_equal, fit(sink=sink), whole)
     with pytest.raises(ValueError, match="belongs to another run: its method"):
         fit(sink=sink, friction=1.0)
 
@@ -157,6 +187,18 @@ OPTIMIZERS = {
     "by leaf": lambda: optax.multi_transform(
         {"a": optax.sgd(0.1), "b": optax.adamw(1e-3)}, {"hidden": "a", "out": "b"}
     ),
+}
+PLATEAUS = {
+    "plateau": {},
+    "more patience": {"patience": 11},
+    "another share": {"rtol": 1.01e-4},
+    "another step": {"atol": 1e-7},
+}
+OPTIMIZERS |= {
+    name: lambda settings=settings: optax.chain(
+        optax.adam(1e-3), optax.contrib.reduce_on_plateau(**{"atol": 0.0, **settings})
+    )
+    for name, settings in PLATEAUS.items()
 }
 SHAPES = {"hidden": np.zeros((3, 4), np.float32), "out": np.zeros(4, np.float32)}
 
