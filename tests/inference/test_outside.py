@@ -139,7 +139,7 @@ def from_point(value):
 @pytest.mark.parametrize(
     ("target", "kernel", "step_size", "named"),
     [
-        (from_point(1.0), scaled(1.0), 0.2, "its method is"),
+        (from_point(1.0), scaled(1.0), 0.2, "its sampler is"),
         (from_point(1.0), scaled(1.0 + 1e-6), 0.1, "its sampler is"),
         (from_point(1.0 + 1e-6), scaled(1.0), 0.1, "its initial is"),
     ],
@@ -150,7 +150,9 @@ def test_a_run_is_recognised_by_its_start_its_kernel_and_its_tuner(
     run = Run(num_chains=2, num_samples=2, num_burnin=0, sink=io.ChunkStore(tmp_path), placement=HERE)
 
     def fit(target, kernel, step_size):
-        return driver.run(KEY, target, kernel, adaptation.fixed(step_size=step_size), run).posterior
+        return driver.run(
+            KEY, target, kernel, adaptation.fixed(step_size=step_size), run, name="one name"
+        ).posterior
 
     first, again = (fit(from_point(1.0), scaled(1.0), 0.1) for _ in range(2))
     jax.tree.map(np.testing.assert_array_equal, first, again)
