@@ -116,7 +116,7 @@ _mass_of = jax.jit(mass_of, static_argnames=("spec", "count_bias"))
 def _rescaled(
     spec: SymmetrySpec, params: Params, mass: Mass, minimum: Minimum, count_bias: bool, dtype: np.dtype
 ) -> Balanced:
-    scales = {name: jnp.exp(value) for name, value in minimum.logs.items()}
+    scales = {name: jnp.exp(value) for name, value in minimum.logs.items() if len(value)}
     element = identity(spec)._replace(scales=scales)
     scaled = act(spec, element, jax.tree.map(_widened, params))
     if count_bias:

@@ -16,7 +16,7 @@ import numpy as np
 from symbnn.names import lookup
 from symbnn.symmetry.gauges.balance import balance
 from symbnn.symmetry.gauges.sorting import Occurrence, incoming, inner_first, kernels_first, occurrences, rows
-from symbnn.symmetry.group import Element, act, identity
+from symbnn.symmetry.group import Element, act
 from symbnn.symmetry.numerics import length
 from symbnn.symmetry.spec import Group, SymmetrySpec, check_params
 from symbnn.symmetry.spec.layer_order import depth_order
@@ -96,9 +96,8 @@ def _normalised(
         )
     size = measure(rows(group, chosen))
     factor = jnp.where(size > 0, scale / jnp.where(size > 0, size, 1), 1) ** (1 / float(exponents.pop()))
-    element = identity(spec)
-    scales = element.scales[group.name].astype(factor.dtype).at[generator].set(factor)
-    return act(spec, element._replace(scales=element.scales | {group.name: scales}), params)
+    scales = jnp.ones((group.num_scales, *factor.shape), factor.dtype).at[generator].set(factor)
+    return act(spec, Element({}, {group.name: scales}, {}), params)
 
 
 def _signed(spec: SymmetrySpec, group: Group, generator: int, params: Params) -> Params:
@@ -117,9 +116,9 @@ def _signed(spec: SymmetrySpec, group: Group, generator: int, params: Params) ->
     if not chosen:
         return params
     weights = rows(group, chosen)
-    element = identity(spec)
-    signs = element.signs[group.name].astype(weights.dtype).at[generator].set(_majority(weights))
-    return act(spec, element._replace(signs=element.signs | {group.name: signs}), params)
+    sign = _majority(weights).astype(weights.dtype)
+    signs = jnp.ones((group.num_signs, *sign.shape), sign.dtype).at[generator].set(sign)
+    return act(spec, Element({}, {}, {group.name: signs}), params)
 
 
 def _carries_once(one: Occurrence, group: Group) -> bool:
