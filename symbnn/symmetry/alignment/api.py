@@ -60,8 +60,8 @@ def align(
         method: `"weights"`: all weights that touch a unit, one group at a time. `"activations"`: what the
             units compute on `inputs`. `"frank_wolfe"`: all weights and all groups at once.
         apply: The network function, for `"activations"`.
-        inputs: The data that `apply` or `activations` is evaluated on.
-        activations: Instead of `apply`, a function `(params, inputs) -> {group: (n, *over, units)}`.
+        inputs: The data that `apply` or `activations` is evaluated on; a tuple for a network of several.
+        activations: Instead of `apply`, a function `(params, *inputs) -> {group: (n, *over, units)}`.
         similarity: Of activations: `"correlation"`, `"inner_product"` (uncentred), or `"contributions"`
             (activation times outgoing weight).
         warm_start: `"chain"`: draws start from the permutation of an earlier draw of their chain.
