@@ -52,7 +52,7 @@ def match_to_mean(
     matching: Matching, matcher: Matcher, search: Search, first: Descent
 ) -> tuple[Descent, Arrays]:
     """Align to the mean of the moved features, take the mean again, until the objective stands still."""
-    found, targets = first, mean_features(matching, first.permutations)[0]
+    found, targets = first, mean_features(matching, first.permutations)
     history: list[np.ndarray] = []
     for _ in range(search.max_rounds):
         candidate = match(matching, targets, matcher, found.permutations)
@@ -63,14 +63,14 @@ def match_to_mean(
             return found._replace(objective=np.stack(history)), targets
         found = candidate
         history.append(value)
-        targets = mean_features(matching, found.permutations)[0]
+        targets = mean_features(matching, found.permutations)
     unsettled = np.zeros_like(found.converged)
     return found._replace(objective=np.stack(history), converged=unsettled), targets
 
 
 def medoid(matching: Matching, permutations: HostPermutations) -> int:
     """Index of the sample whose moved features are nearest their mean."""
-    mean, _ = mean_features(matching, permutations)
+    mean = mean_features(matching, permutations)
     distances = []
     for chunk, arrays in matching.chunks():
         problem = plain_problem(Chunk(matching.spec, matching.features.leaves, mean, arrays))
