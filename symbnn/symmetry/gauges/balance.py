@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from symbnn import tree
-from symbnn.symmetry.gauges.mass import Logs, Mass, degenerate_groups, exponents_one, mass_of, terms
+from symbnn.symmetry.gauges.mass import Logs, Mass, counted, degenerate_groups, exponents_one, mass_of, terms
 from symbnn.symmetry.gauges.minimum import (
     DENSE_UNKNOWNS,
     Limits,
@@ -83,6 +83,12 @@ def balance(
 def _check_minimum(spec: SymmetrySpec, count_bias: bool) -> None:
     if not any(group.num_scales for group in spec.groups):
         raise ValueError("no group of the spec can be rescaled, so there is nothing to balance")
+    for leaf in counted(spec, count_bias):
+        if leaf.shift and any(any(factor.scales) for _, factor in leaf.factors()):
+            raise ValueError(
+                f"leaf {leaf.name!r} is used as {leaf.shift:g} + leaf, so its mass is no sum of powers of "
+                "the scales, which balance needs; use normalise"
+            )
     degenerate = degenerate_groups(spec, terms(spec, count_bias))
     if degenerate:
         raise ValueError(

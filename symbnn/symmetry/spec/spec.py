@@ -51,12 +51,14 @@ class Factor:
 
 @dataclass(frozen=True)
 class Leaf:
-    """One weight array. `shift` ε: the scalings act on `leaf + ε` (a BatchNorm variance)."""
+    """One weight array. `shift` ε: the scalings act on `leaf + ε` (a BatchNorm variance, a gain 1 + g)."""
 
     name: str
     shape: tuple[int, ...]
     axes: tuple[Word, ...]
     shift: float = 0.0
+    is_statistic: bool = False
+    """A running variance: it moves along with the weights but is not trained."""
 
     def factors(self) -> Iterator[tuple[int, Factor]]:
         """Every atom with the axis it lies on."""

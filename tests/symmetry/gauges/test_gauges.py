@@ -128,6 +128,27 @@ def test_a_leaf_with_two_scales_is_measured_for_the_later_one():
         check_orbit(discovered(PRODUCTS), wide_params(PRODUCTS))
 
 
+def gains(p, x):
+    """Hidden units times 1 + gain, as in Gemma's norms."""
+    return jax.nn.relu(jax.nn.relu(x @ p["w"]) * (1 + p["gain"])) @ p["v"]
+
+
+GAINS = Case(gains, {"w": (3, 4), "gain": (4,), "v": (4, 2)}, (5, 3), [])
+
+
+def test_a_gain_around_one_has_one_point_per_orbit():
+    with jax.enable_x64(True):
+        spec, params = discovered(GAINS), wide_params(GAINS)
+        assert [leaf.name for leaf in spec.leaves if leaf.shift] == ["gain"]
+        check_orbit(spec, params)
+        np.testing.assert_allclose(1 + symmetry.normalise(spec, params)["gain"], 1.0)
+
+
+def test_balance_names_a_gain_around_one():
+    with pytest.raises(ValueError, match=r"leaf 'gain' is used as 1 [+] leaf.*use normalise"):
+        symmetry.balance(discovered(GAINS), draw(GAINS.shapes))
+
+
 def test_weights_without_a_length_of_their_own_are_named():
     """Each of two sums is scaled by both generators: whichever is fixed last undoes the other."""
     both = Factor(4, "h", scales=(Fraction(1), Fraction(1)))
