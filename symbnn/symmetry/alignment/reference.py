@@ -30,11 +30,9 @@ STRATEGIES = ("mean", "medoid")
 
 def reference_params(spec: SymmetrySpec, samples: Samples, reference: Params | int | str | None) -> Params:
     """The network to align to, at first: the one given, the sample of that index, or the first one."""
-    if isinstance(reference, str):
-        if reference not in STRATEGIES:
-            raise ValueError(f"unknown reference {reference!r}; {nearest(reference, STRATEGIES)}")
-        reference = 0
-    if reference is None:
+    if isinstance(reference, str) and reference not in STRATEGIES:
+        raise ValueError(f"unknown reference {reference!r}; {nearest(reference, STRATEGIES)}")
+    if reference is None or isinstance(reference, str):
         reference = 0
     if isinstance(reference, int | np.integer):
         num = tree.num_samples(samples)

@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from symbnn import tree
 from symbnn.symmetry.gauges.mass import Logs, Mass, counted, degenerate_groups, exponents_one, mass_of, terms
 from symbnn.symmetry.gauges.minimum import (
     DENSE_UNKNOWNS,
@@ -26,9 +25,8 @@ from symbnn.symmetry.gauges.minimum import (
     quickly_compiled,
 )
 from symbnn.symmetry.group import Element, act, identity
-from symbnn.symmetry.group.act import multiplier
 from symbnn.symmetry.numerics import check_finite
-from symbnn.symmetry.spec import SymmetrySpec, check_params, join, split
+from symbnn.symmetry.spec import Leaf, SymmetrySpec, check_params, map_atoms
 from symbnn.types import Params
 
 
@@ -144,21 +142,13 @@ def _rescaled(
 
 def _without_dead(spec: SymmetrySpec, alive: Logs, params: Params) -> Params:
     """Weights of dead units set to zero."""
-    leaves = {leaf.name: leaf for leaf in spec.leaves}
-    element = Element({}, alive, {})
 
-    def cleared(name: str, array: jax.Array) -> jax.Array:
-        axes = leaves[name].axes
-        pieces = []
-        for piece in split(axes, array):
-            factors = exponents_one(piece.factors)
-            for axis in range(len(factors)):
-                value = multiplier(spec, element, factors, axis)
-                piece = piece if value is None else piece._replace(array=piece.array * value)
-            pieces.append(piece.array)
-        return join(axes, pieces)
+    def masked(leaf: Leaf) -> Leaf:
+        axes = (map_atoms(lambda factor: exponents_one((factor,))[0], word) for word in leaf.axes)
+        return replace(leaf, axes=tuple(axes), shift=0.0)
 
-    return tree.map_named(cleared, params)
+    masks = {name: value for name, value in alive.items() if len(value)}
+    return act(replace(spec, leaves=tuple(map(masked, spec.leaves))), Element({}, masks, {}), params)
 
 
 def _widened(leaf: jax.Array) -> jax.Array:

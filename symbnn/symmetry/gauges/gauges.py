@@ -7,10 +7,9 @@ alone. Sorting first would be wrong, unless its key were invariant to scales.
 Laurent, Aldea & Franchi (2024).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -129,14 +128,15 @@ def _measured(spec: SymmetrySpec, fixed: list[Generator], params: Params) -> lis
     group, generator = spec.group(fixed[-1][0]), fixed[-1][1]
     found = occurrences(spec, group, params)
     written = [one for one in found if _exponent(one, generator) > 0 and not one.is_added]
-    alone = [one for one in written if _is_moved_by(one, fixed, _exponents)]
+    alone = [one for one in written if _is_moved_by(one, fixed, "scales")]
     return kernels_first(group, alone) if written else None
 
 
 def _signed(spec: SymmetrySpec, fixed: list[Generator], params: Params) -> Params:
     """Flip units so that most of their incoming weight is positive: the last generator of `fixed`."""
     group, generator = spec.group(fixed[-1][0]), fixed[-1][1]
-    found = [o for o in occurrences(spec, group, params) if _parities(o.piece.factors[o.axis])[generator]]
+    found = occurrences(spec, group, params)
+    found = [one for one in found if fixed[-1] in _movers(one.piece.factors[one.axis], "signs")]
     simple = _telling(spec, fixed, params) or found
     chosen = kernels_first(group, [one for one in simple if one.is_written and not one.is_added]) or simple
     if not chosen:
@@ -153,7 +153,7 @@ def _telling(spec: SymmetrySpec, fixed: list[Generator], params: Params) -> list
     A recurrent matrix flips with the group on its other axis too, so it says nothing about one unit.
     """
     found = occurrences(spec, spec.group(fixed[-1][0]), params)
-    alone = [one for one in found if _is_moved_by(one, fixed, _parities)]
+    alone = [one for one in found if _is_moved_by(one, fixed, "signs")]
     return alone if any(not one.is_added for one in alone) else []
 
 
@@ -161,17 +161,15 @@ def _exponent(one: Occurrence, generator: int) -> Fraction:
     return one.piece.factors[one.axis].scales[generator]
 
 
-def _exponents(factor: Factor) -> Sequence[Any]:
-    return factor.scales
+def _movers(factor: Factor, kind: str) -> list[Generator]:
+    """Generators that rescale (`"scales"`) or flip (`"signs"`) an axis."""
+    powers = [value % 2 for value in factor.signs] if kind == "signs" else factor.scales
+    return [(factor.group or "", number) for number, power in enumerate(powers) if power]
 
 
-def _parities(factor: Factor) -> Sequence[Any]:
-    return [value % 2 for value in factor.signs]
-
-
-def _is_moved_by(one: Occurrence, fixed: list[Generator], powers: Callable[[Factor], Sequence[Any]]) -> bool:
+def _is_moved_by(one: Occurrence, fixed: list[Generator], kind: str) -> bool:
     """Whether no other generators move the weights, and the last one on a single axis."""
-    moved = [(f.group, k) for f in one.piece.factors for k, power in enumerate(powers(f)) if power]
+    moved = [generator for factor in one.piece.factors for generator in _movers(factor, kind)]
     return moved.count(fixed[-1]) == 1 and set(moved) <= set(fixed)
 
 

@@ -150,7 +150,7 @@ def _pairs(arrays: dict[str, jax.Array], group: str, exponents: Sequence) -> Ite
 def _random_element(spec: SymmetrySpec, key: Key, log_scale: jax.Array) -> Element:
     """One draw of each kind for all groups together: a sort per group would compile for long."""
     none = identity(spec)
-    rows = np.asarray([size for group in spec.groups for size in _row_lengths(spec, group)], int)
+    rows = np.asarray([g.size for g in spec.groups for _ in range(math.prod(spec.shape(g)[:-1]))], int)
     row = np.repeat(np.arange(len(rows)), rows)
     within = np.arange(len(row)) - (np.cumsum(rows) - rows)[row]
     total = {name: sum(value.size for value in part.values()) for name, part in none._asdict().items()}
@@ -164,11 +164,6 @@ def _random_element(spec: SymmetrySpec, key: Key, log_scale: jax.Array) -> Eleme
         _shaped_like(none.scales, scales),
         _shaped_like(none.signs, signs),
     )
-
-
-def _row_lengths(spec: SymmetrySpec, group: Group) -> list[int]:
-    *over, size = spec.shape(group)
-    return [size] * math.prod(over)
 
 
 def _shaped_like(arrays: dict[str, jax.Array], flat: jax.Array) -> dict[str, jax.Array]:

@@ -105,14 +105,10 @@ class SymmetrySpec:
                     f"leaf {leaf.name!r} has shape {leaf.shape}; its words {leaf.axes} describe {shapes[0]}"
                 )
             for axis, factor in leaf.factors():
-                if factor.group is not None and seen.get(factor.group) != factor.size:
+                if factor.group is not None and (size := seen.get(factor.group)) != factor.size:
                     raise ValueError(
                         f"leaf {leaf.name!r} axis {axis} has {factor.size} units of group {factor.group!r}, "
-                        + (
-                            f"which has {seen[factor.group]}"
-                            if factor.group in seen
-                            else "which is not listed"
-                        )
+                        + ("which is not listed" if size is None else f"which has {size}")
                     )
 
     def group(self, name: str) -> Group:

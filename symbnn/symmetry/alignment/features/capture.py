@@ -98,10 +98,9 @@ def _has_what_it_varies_over(spec: SymmetrySpec, factors: Sequence[Factor]) -> b
 def _walk_network(spec: SymmetrySpec, apply: Apply, params: Params, inputs: tuple) -> list[Seen]:
     closed = jax.make_jaxpr(apply)(params, *inputs)
     words = {leaf.name: leaf.axes for leaf in spec.leaves}
-    known = [words[name] for name in tree.named_leaves(params)]
-    data = jax.tree.leaves(inputs)
+    views = [words[name] for name in tree.named_leaves(params)] + [None] * len(jax.tree.leaves(inputs))
     seen: list[Seen] = []
-    _walk(closed.jaxpr, closed.consts, [*jax.tree.leaves(params), *data], [*known, *[None] * len(data)], seen)
+    _walk(closed.jaxpr, closed.consts, jax.tree.leaves((params, inputs)), views, seen)
     return list(_unique(seen))
 
 
@@ -189,15 +188,13 @@ def _views_of(name: str, eqn: Any, known: list[Words | None]) -> list[Words | No
 
 def _view_of(name: str, eqn: Any, words: Words) -> Words | None:
     shape = eqn.outvars[0].aval.shape
-    if isinstance(words[0][0] if words and words[0] else None, Slices):
-        return words if name in UNCHANGED else None
     if name in UNCHANGED:
         return words
+    if isinstance(words[0][0] if words and words[0] else None, Slices):
+        return None
     if name == "transpose":
         return tuple(words[axis] for axis in eqn.params["permutation"])
-    if name == "reshape" and eqn.params.get("dimensions") is None:
-        return _regrouped(words, shape)
-    if name == "squeeze":
+    if name == "squeeze" or (name == "reshape" and eqn.params.get("dimensions") is None):
         return _regrouped(words, shape)
     if name == "broadcast_in_dim":
         placed = dict(zip(eqn.params["broadcast_dimensions"], words, strict=True))

@@ -20,10 +20,10 @@ def checked(rule: Rule) -> Rule:
             return None
         check_axis_map(equation, axis_map)
         given, kept = (
-            dict.fromkeys(variable for spans in side for span in spans for variable in span.variables)
+            {variable for spans in side for span in spans for variable in span.variables}
             for side in (axis_map.operands, axis_map.results)
         )
-        gone = constant_along(variable for variable in given if variable not in kept)
+        gone = constant_along(given - kept)
         return axis_map._replace(results=tuple((*spans, *gone) for spans in axis_map.results))
 
     return checking
