@@ -84,7 +84,7 @@ class Problem:
             method=method,
             apply=self.model.apply,
             inputs=jnp.asarray(self.data.train.inputs[:num_inputs]),
-            similarity="inner_product",
+            similarity="inner_product" if method == "activations" else None,
         )
 
     def outside(self, name: str) -> Any:

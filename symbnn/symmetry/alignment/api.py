@@ -15,7 +15,7 @@ from symbnn.names import lookup
 from symbnn.symmetry.alignment.chain import match_chains
 from symbnn.symmetry.alignment.features import Activations, Apply, Arrays, in_units
 from symbnn.symmetry.alignment.match import Matching, extract_one, match
-from symbnn.symmetry.alignment.methods import Way, features_of, way_of
+from symbnn.symmetry.alignment.methods import METHODS, Way, features_of, way_of
 from symbnn.symmetry.alignment.precision import match_by_precision
 from symbnn.symmetry.alignment.reference import match_to_mean, medoid, reference_params
 from symbnn.symmetry.alignment.samples import Aligned, check_samples, move, stacked_elements
@@ -37,9 +37,9 @@ def align(
     apply: Apply | None = None,
     inputs: Any = None,
     activations: Activations | None = None,
-    similarity: str = "correlation",
+    similarity: str | None = None,
     warm_start: str | None = None,
-    num_chains: int = 1,
+    num_chains: int | None = None,
     precision_weighted: bool = False,
     restarts: int | None = None,
     key: Key | None = None,
@@ -60,12 +60,12 @@ def align(
         method: `"weights"`: all weights that touch a unit, one group at a time. `"activations"`: what the
             units compute on `inputs`. `"frank_wolfe"`: all weights and all groups at once.
         apply: The network function, for `"activations"`.
-        inputs: The data that `apply` or `activations` is evaluated on.
-        activations: Instead of `apply`, a function `(params, inputs) -> {group: (n, *over, units)}`.
-        similarity: Of activations: `"correlation"`, `"inner_product"` (uncentred), or `"contributions"`
-            (activation times outgoing weight).
+        inputs: The data that `apply` or `activations` is evaluated on; a tuple for a network of several.
+        activations: Instead of `apply`, a function `(params, *inputs) -> {group: (n, *over, units)}`.
+        similarity: Of activations: `"correlation"` (default), `"inner_product"` (uncentred), or
+            `"contributions"` (activation times outgoing weight).
         warm_start: `"chain"`: draws start from the permutation of an earlier draw of their chain.
-        num_chains: Number of chains in `samples`, for `warm_start`.
+        num_chains: Number of chains in `samples`, for `warm_start` (default: one).
         precision_weighted: A second pass that weighs by one over the variance of the aligned samples.
         restarts: Further starts, of which the best is kept: first the identity, so that with one restart the
             result is never worse than plain coordinate descent, then random ones in random order. Default:
@@ -80,6 +80,11 @@ def align(
     restarts = _default_restarts(spec) if restarts is None else restarts
     search = Search(restarts, key, max_sweeps, max_rounds, tolerance, solver)
     _check_settings(search, warm_start)
+    if similarity is not None and method in METHODS and method != "activations":
+        raise ValueError(f"similarity compares activations; it has no effect with method {method!r}")
+    if num_chains is not None and warm_start is None:
+        raise ValueError("num_chains has no effect without warm_start='chain'")
+    similarity = similarity or "correlation"
     way = way_of(method, similarity, precision_weighted)
     strategy = reference if isinstance(reference, str) else None
     network = reference_params(spec, samples, reference)
@@ -88,7 +93,7 @@ def align(
         features_of(spec, method, network, apply, inputs, activations, similarity), network
     )
     matching, targets = Matching(spec, features, samples), extract_one(features, network)
-    found = _first_match(matching, targets, way, search, num_chains if warm_start else None)
+    found = _first_match(matching, targets, way, search, (num_chains or 1) if warm_start else None)
     if strategy == "medoid":
         network = tree.take(samples, medoid(matching, found.permutations))
         targets = extract_one(features, network)

@@ -31,9 +31,8 @@ def match_chains(
         length = min(BLOCK_DRAWS, draws - begin)
         index = (chain[:, None] * draws + np.arange(begin, begin + length)).ravel()
         before = results[-1].permutations
-        last = (
-            np.arange(num_chains) * (len(positions[-1]) // num_chains) + len(positions[-1]) // num_chains - 1
-        )
+        each = len(positions[-1]) // num_chains
+        last = chain * each + each - 1
         start = {name: np.repeat(value[last], length, axis=0) for name, value in before.items()}
         positions.append(index)
         # One chain's draws lie side by side, and cutting is cheaper than picking.

@@ -13,33 +13,44 @@ from symbnn.symmetry.group import act_leaf
 from symbnn.symmetry.spec import Leaf, SymmetrySpec
 
 
-def mean_features(matching: Matching, permutations: HostPermutations) -> tuple[Arrays, Arrays]:
-    """Mean and variance over the networks of their features, each moved by its permutations."""
+def mean_features(matching: Matching, permutations: HostPermutations) -> Arrays:
+    """Mean over the networks of their features, each moved by its permutations."""
+    return _average(matching, permutations, None)
+
+
+def variance_of_features(matching: Matching, permutations: HostPermutations) -> Arrays:
+    """Their variance, in a second pass about the mean: E[x²] − m² would cancel in float32."""
+    return _average(matching, permutations, mean_features(matching, permutations))
+
+
+def _average(matching: Matching, permutations: HostPermutations, centre: Arrays | None) -> Arrays:
+    """Of the moved features, or of their squared distances from a centre."""
     num = tree.num_samples(matching.samples)
-    sums: tuple[Arrays, Arrays] | None = None
+    sums: Arrays | None = None
     for chunk, arrays in matching.chunks():
         here = on_device({name: value[chunk] for name, value in permutations.items()})
-        part = _moved_sums(groups_only(matching.spec), matching.features.leaves, arrays, here)
+        part = _moved_sums(groups_only(matching.spec), matching.features.leaves, arrays, here, centre)
         sums = part if sums is None else jax.tree.map(jnp.add, sums, part)
     assert sums is not None
-    mean = tuple(total / num for total in sums[0])
-    return mean, tuple(jnp.maximum(s / num - m**2, 0) for s, m in zip(sums[1], mean, strict=True))
+    return tuple(total / num for total in sums)
 
 
 @partial(jax.jit, static_argnames=("spec", "leaves"))
 def _moved_sums(
-    spec: SymmetrySpec, leaves: tuple[Leaf, ...], arrays: Arrays, permutations: dict[str, jax.Array]
-) -> tuple[Arrays, Arrays]:
-    """Sums over the networks of the moved features and of their squares, one network at a time."""
+    spec: SymmetrySpec,
+    leaves: tuple[Leaf, ...],
+    arrays: Arrays,
+    permutations: dict[str, jax.Array],
+    centre: Arrays | None,
+) -> Arrays:
+    """Sums over the networks, one network at a time."""
 
-    def add(sums: tuple[Arrays, Arrays], one: tuple[Arrays, dict]) -> tuple[tuple[Arrays, Arrays], None]:
+    def add(sums: Arrays, one: tuple[Arrays, dict]) -> tuple[Arrays, None]:
         element = element_of(one[1])
-        moved = tuple(
-            act_leaf(spec, element, leaf, array) for leaf, array in zip(leaves, one[0], strict=True)
-        )
-        first = tuple(total + array for total, array in zip(sums[0], moved, strict=True))
-        second = tuple(total + array**2 for total, array in zip(sums[1], moved, strict=True))
-        return (first, second), None
+        moved = [act_leaf(spec, element, leaf, array) for leaf, array in zip(leaves, one[0], strict=True)]
+        if centre is not None:
+            moved = [(array - middle) ** 2 for array, middle in zip(moved, centre, strict=True)]
+        return tuple(total + array for total, array in zip(sums, moved, strict=True)), None
 
     zeros = tuple(jnp.zeros(array.shape[1:], array.dtype) for array in arrays)
-    return jax.lax.scan(add, (zeros, zeros), (arrays, permutations))[0]
+    return jax.lax.scan(add, zeros, (arrays, permutations))[0]

@@ -95,8 +95,7 @@ def _universe(search: Search, matching: Matching, found: Descent) -> Descent:
     permutations = to_universe(search, Chunk(matching.spec, leaves, (), arrays, found.permutations))
 
     def length(candidate: HostPermutations) -> float:
-        mean, _ = mean_features(matching, candidate)
-        return float(sum(np.vdot(array, array) for array in mean))
+        return float(sum(np.vdot(array, array) for array in mean_features(matching, candidate)))
 
     is_better = length(permutations) > length(found.permutations)
     return found._replace(permutations=permutations) if is_better else found

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from symbnn.symmetry.alignment.features import Arrays, Features, without_signs
 from symbnn.symmetry.alignment.match import Matcher, Matching, match
-from symbnn.symmetry.alignment.means import mean_features
+from symbnn.symmetry.alignment.means import variance_of_features
 from symbnn.symmetry.alignment.search import Descent
 from symbnn.types import Samples
 
@@ -19,7 +19,7 @@ RIDGE = 0.1
 def match_by_precision(matching: Matching, targets: Arrays, matcher: Matcher, first: Descent) -> Descent:
     """Match again from the permutations of a first pass, by precision-weighted distance."""
     features = matching.features
-    _, variance = mean_features(matching, first.permutations)
+    variance = variance_of_features(matching, first.permutations)
     # Equal samples have no variance at all: any weight will do.
     smallest = jnp.finfo(targets[0].dtype).tiny
     precision = tuple(1 / (part + RIDGE * jnp.mean(part) + smallest**0.5) for part in variance)

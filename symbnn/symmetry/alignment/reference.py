@@ -30,11 +30,9 @@ STRATEGIES = ("mean", "medoid")
 
 def reference_params(spec: SymmetrySpec, samples: Samples, reference: Params | int | str | None) -> Params:
     """The network to align to, at first: the one given, the sample of that index, or the first one."""
-    if isinstance(reference, str):
-        if reference not in STRATEGIES:
-            raise ValueError(f"unknown reference {reference!r}; {nearest(reference, STRATEGIES)}")
-        reference = 0
-    if reference is None:
+    if isinstance(reference, str) and reference not in STRATEGIES:
+        raise ValueError(f"unknown reference {reference!r}; {nearest(reference, STRATEGIES)}")
+    if reference is None or isinstance(reference, str):
         reference = 0
     if isinstance(reference, int | np.integer):
         num = tree.num_samples(samples)
@@ -52,7 +50,7 @@ def match_to_mean(
     matching: Matching, matcher: Matcher, search: Search, first: Descent
 ) -> tuple[Descent, Arrays]:
     """Align to the mean of the moved features, take the mean again, until the objective stands still."""
-    found, targets = first, mean_features(matching, first.permutations)[0]
+    found, targets = first, mean_features(matching, first.permutations)
     history: list[np.ndarray] = []
     for _ in range(search.max_rounds):
         candidate = match(matching, targets, matcher, found.permutations)
@@ -63,14 +61,14 @@ def match_to_mean(
             return found._replace(objective=np.stack(history)), targets
         found = candidate
         history.append(value)
-        targets = mean_features(matching, found.permutations)[0]
+        targets = mean_features(matching, found.permutations)
     unsettled = np.zeros_like(found.converged)
     return found._replace(objective=np.stack(history), converged=unsettled), targets
 
 
 def medoid(matching: Matching, permutations: HostPermutations) -> int:
     """Index of the sample whose moved features are nearest their mean."""
-    mean, _ = mean_features(matching, permutations)
+    mean = mean_features(matching, permutations)
     distances = []
     for chunk, arrays in matching.chunks():
         problem = plain_problem(Chunk(matching.spec, matching.features.leaves, mean, arrays))

@@ -99,7 +99,8 @@ def _leaf(found: Found, name: str, value: Value, labels: dict[Atom, str]) -> Lea
     is_shifted = value in found.shifts and any(
         any(found.scales.exponents(unknown)) for unknown in unknown_numbers(words)
     )
-    return Leaf(name, value.shape, axes, found.shifts[value].amount if is_shifted else 0.0)
+    is_statistic = bool({unknown for unknown, _ in found.roles.variances} & {*unknown_numbers(words)})
+    return Leaf(name, value.shape, axes, found.shifts[value].amount if is_shifted else 0.0, is_statistic)
 
 
 def _word(found: Found, word: Word, labels: dict[Atom, str]) -> Word:

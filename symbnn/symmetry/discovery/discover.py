@@ -1,6 +1,7 @@
 """Find the symmetries of any network from its jaxpr: `discover(apply, params, *inputs)`, the pipeline.
 
-One pass each, shapes are enough:
+Shapes are enough. One pass each, and again from 2 where the slices of a leaf turn out to be rescaled around
+different shifts, with that leaf whole:
 
 1. `program`: the traced function as plain equations.
 2. `unstack`: leaves that hold several layers are taken apart into slices.
@@ -9,10 +10,11 @@ One pass each, shapes are enough:
    must be relabelled together become one class. Classes that stay free are permutation groups.
 5. `fibres`: over what the permutation of a class may vary (heads, experts, scanned layers).
 6. `unknowns`: every free class on every value gets an unknown exponent.
-7. `roles`: which weights produce a unit and which consume it.
-8. `exponents`, by `exponent_rules` and `linear`: the rescalings, then the sign flips.
-9. `redundancy`: generators that another class already has are dropped.
-10. `describe`, by `names` and `reasons`: the spec, with names and with the reason of every pinned axis.
+7. `exponents.find_shifts`: leaves that are only ever used as leaf + ε.
+8. `roles`: which weights produce a unit and which consume it.
+9. `exponents`, by `exponent_rules` and `linear`: the rescalings, then the sign flips.
+10. `redundancy`: generators that another class already has are dropped.
+11. `describe`, by `names` and `reasons`: the spec, with names and with the reason of every pinned axis.
 
 Every rule is equivariant under the group it leaves, so what is found is a symmetry in exact arithmetic; what
 the rules do not understand is pinned and reported by `explain`.
@@ -46,9 +48,6 @@ def discover(
     apply: Callable[..., Any], params: Params, *inputs: Any, eval_only: bool = False
 ) -> SymmetrySpec:
     """All symmetries of `apply(params, *inputs)` that the rules can prove.
-
-    The passes, in order, by module: `program`, `unstack`, `known_values`, `permutations`, `fibres`,
-    `unknowns`, `roles`, `exponents`, `redundancy`, `describe`.
 
     Args:
         apply: The network: any function that JAX can trace, of the weights and of data.

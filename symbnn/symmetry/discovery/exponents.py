@@ -1,4 +1,4 @@
-"""Second pass: by which powers each unit of each weight array may be rescaled or flipped.
+"""By which powers each unit of each weight array may be rescaled or flipped.
 
 Along every index a value carries a factor Π s^e with unknown exponents e. Each equation of the program
 relates them (`exponent_rules`), outputs have exponent zero, and the solutions are the generators: over the

@@ -8,7 +8,6 @@ from symbnn.symmetry.discovery.axis_words import Atom
 COLLECTION = "params/"
 """Flax's top level, which says nothing about a layer."""
 
-
 SLICE = re.compile(r"\[\d+(:\d+)?\]$")
 
 

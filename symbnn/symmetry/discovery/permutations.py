@@ -1,4 +1,4 @@
-"""First pass: words for every axis of every value, by applying each equation's rule.
+"""Words for every axis of every value, by applying each equation's rule.
 
 Invariant, by induction over equations: value(g · params, inputs) = g · value(params, inputs), where g acts on
 a value by permuting every atom of every axis. Inputs and outputs are pinned, hence outputs do not change.

@@ -1,6 +1,5 @@
 """Why axes are pinned, in words: collected while the passes are still in memory."""
 
-from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
@@ -65,10 +64,5 @@ def _text(word: Word, labels: dict[Atom, str]) -> str:
 
 def _factor_text(factor: Any, labels: dict[Atom, str]) -> str:
     if isinstance(factor, Segments):
-        return "(" + " + ".join(_segment_texts(factor, labels)) + ")"
+        return "(" + " + ".join(_text(word, labels) if word else "1" for word in factor.words) + ")"
     return f"{factor.size} [{labels[factor]}]" if factor in labels else str(factor.size)
-
-
-def _segment_texts(factor: Segments, labels: dict[Atom, str]) -> Iterator[str]:
-    for word in factor.words:
-        yield _text(word, labels) if word else "1"

@@ -1,7 +1,8 @@
 """Which weights produce a unit and which consume it, and in what order they are met.
 
 Values that depend on weights alone remember which unknowns of leaves they come from. Where such a value meets
-data, those produce the unit, unless a matrix product or convolution sums over them: then they consume it.
+data, those produce the unit, unless data have it too and the result does not, as under the sum of a matrix
+product or convolution: then they consume it.
 """
 
 from dataclasses import dataclass, field
@@ -10,7 +11,6 @@ from typing import NamedTuple
 from symbnn.symmetry.discovery.unknowns import CONSTANT, Entry, Unknowns, View
 from symbnn.symmetry.program import Equation, Value
 
-CONTRACTIONS = {"dot_general", "conv_general_dilated"}
 ROOTS = {"rsqrt", "sqrt", "pow"}
 
 
@@ -66,12 +66,11 @@ def _depends_on(unknowns: Unknowns, inputs: list[Value]) -> dict[Value, None]:
 def _meet_data(
     roles: Roles, equation: Equation, view: View, origins: _Origins, data: dict[Value, None]
 ) -> None:
-    is_contracted = equation.primitive in CONTRACTIONS and not _numbered(view.results)
+    pairs = list(zip(equation.operands, view.operands, strict=True))
+    weights = [entry for value, entry in pairs if value not in data]
+    others = [entry for value, entry in pairs if value in data]
+    is_contracted = _numbered(others) and not _numbered(view.results)
     role = roles.consumes if is_contracted else roles.produces
-    weights = [
-        entry for value, entry in zip(equation.operands, view.operands, strict=True) if value not in data
-    ]
-    others = [entry for value, entry in zip(equation.operands, view.operands, strict=True) if value in data]
     for unknown in _numbered(weights):
         role.update(origins.leaves.get(unknown, {}))
         if equation.primitive in ("mul", "div"):

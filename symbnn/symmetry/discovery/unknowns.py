@@ -100,7 +100,7 @@ def _views(
     for values, layouts in ((equation.operands, axis_map.operands), (equation.results, axis_map.results)):
         sides.append(
             [
-                _constant(spans)
+                {variable: None for span in spans for variable in span.variables}
                 if value in known or not value.size
                 else _entries(unknowns, _label(unknowns, permutations, value), spans, expected)
                 for value, spans in zip(values, layouts, strict=True)
@@ -132,10 +132,6 @@ def _entries(
             continue
         entries.update(_divided(span, found, expected))
     return entries
-
-
-def _constant(spans: Layout) -> dict[Variable, list[int] | None]:
-    return {variable: None for span in spans for variable in span.variables}
 
 
 def _divided(

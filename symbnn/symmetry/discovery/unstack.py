@@ -139,7 +139,8 @@ def _rewritten(equation: Equation, replaced: dict[Value, dict[Range, Value]]) ->
 def _joined(name: str, shape: tuple[int, ...], leaves: list[Leaf]) -> Leaf:
     slices = Slices(tuple(leaf.axes for leaf in leaves))
     shift = next(iter(_shifts(leaves)), 0.0)
-    return Leaf(name, shape, ((slices,), *((Factor(size),) for size in shape[1:])), shift)
+    words = ((slices,), *((Factor(size),) for size in shape[1:]))
+    return Leaf(name, shape, words, shift, any(leaf.is_statistic for leaf in leaves))
 
 
 def _shifts(leaves: list[Leaf]) -> dict[float, None]:

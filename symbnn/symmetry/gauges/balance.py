@@ -15,8 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from symbnn import tree
-from symbnn.symmetry.gauges.mass import Logs, Mass, degenerate_groups, exponents_one, mass_of, terms
+from symbnn.symmetry.gauges.mass import Logs, Mass, counted, degenerate_groups, exponents_one, mass_of, terms
 from symbnn.symmetry.gauges.minimum import (
     DENSE_UNKNOWNS,
     Limits,
@@ -26,9 +25,8 @@ from symbnn.symmetry.gauges.minimum import (
     quickly_compiled,
 )
 from symbnn.symmetry.group import Element, act, identity
-from symbnn.symmetry.group.act import multiplier
 from symbnn.symmetry.numerics import check_finite
-from symbnn.symmetry.spec import SymmetrySpec, check_params, join, split
+from symbnn.symmetry.spec import Leaf, SymmetrySpec, check_params, map_atoms
 from symbnn.types import Params
 
 
@@ -83,6 +81,12 @@ def balance(
 def _check_minimum(spec: SymmetrySpec, count_bias: bool) -> None:
     if not any(group.num_scales for group in spec.groups):
         raise ValueError("no group of the spec can be rescaled, so there is nothing to balance")
+    for leaf in counted(spec, count_bias):
+        if leaf.shift and any(any(factor.scales) for _, factor in leaf.factors()):
+            raise ValueError(
+                f"leaf {leaf.name!r} is used as {leaf.shift:g} + leaf, so its mass is no sum of powers of "
+                "the scales, which balance needs; use normalise"
+            )
     degenerate = degenerate_groups(spec, terms(spec, count_bias))
     if degenerate:
         raise ValueError(
@@ -116,7 +120,7 @@ _mass_of = jax.jit(mass_of, static_argnames=("spec", "count_bias"))
 def _rescaled(
     spec: SymmetrySpec, params: Params, mass: Mass, minimum: Minimum, count_bias: bool, dtype: np.dtype
 ) -> Balanced:
-    scales = {name: jnp.exp(value) for name, value in minimum.logs.items()}
+    scales = {name: jnp.exp(value) for name, value in minimum.logs.items() if len(value)}
     element = identity(spec)._replace(scales=scales)
     scaled = act(spec, element, jax.tree.map(_widened, params))
     if count_bias:
@@ -138,21 +142,13 @@ def _rescaled(
 
 def _without_dead(spec: SymmetrySpec, alive: Logs, params: Params) -> Params:
     """Weights of dead units set to zero."""
-    leaves = {leaf.name: leaf for leaf in spec.leaves}
-    element = Element({}, alive, {})
 
-    def cleared(name: str, array: jax.Array) -> jax.Array:
-        axes = leaves[name].axes
-        pieces = []
-        for piece in split(axes, array):
-            factors = exponents_one(piece.factors)
-            for axis in range(len(factors)):
-                value = multiplier(spec, element, factors, axis)
-                piece = piece if value is None else piece._replace(array=piece.array * value)
-            pieces.append(piece.array)
-        return join(axes, pieces)
+    def masked(leaf: Leaf) -> Leaf:
+        axes = (map_atoms(lambda factor: exponents_one((factor,))[0], word) for word in leaf.axes)
+        return replace(leaf, axes=tuple(axes), shift=0.0)
 
-    return tree.map_named(cleared, params)
+    masks = {name: value for name, value in alive.items() if len(value)}
+    return act(replace(spec, leaves=tuple(map(masked, spec.leaves))), Element({}, masks, {}), params)
 
 
 def _widened(leaf: jax.Array) -> jax.Array:

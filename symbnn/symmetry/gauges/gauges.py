@@ -8,6 +8,8 @@ Laurent, Aldea & Franchi (2024).
 """
 
 from collections.abc import Callable
+from fractions import Fraction
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -16,11 +18,14 @@ import numpy as np
 from symbnn.names import lookup
 from symbnn.symmetry.gauges.balance import balance
 from symbnn.symmetry.gauges.sorting import Occurrence, incoming, inner_first, kernels_first, occurrences, rows
-from symbnn.symmetry.group import Element, act, identity
+from symbnn.symmetry.group import Element, act
 from symbnn.symmetry.numerics import length
-from symbnn.symmetry.spec import Group, SymmetrySpec, check_params
+from symbnn.symmetry.spec import Factor, SymmetrySpec, check_params
 from symbnn.symmetry.spec.layer_order import depth_order
 from symbnn.types import Params
+
+Generator = tuple[str, int]
+"""A group that can be rescaled, and which of its scales."""
 
 
 def normalise(spec: SymmetrySpec, params: Params, *, scale: float = 1.0, statistic: str = "norm") -> Params:
@@ -40,11 +45,8 @@ def normalise(spec: SymmetrySpec, params: Params, *, scale: float = 1.0, statist
     measure = lookup(STATISTICS_OF_ROWS, statistic, "statistic")
     if scale <= 0:
         raise ValueError(f"scale must be positive; got {scale}")
-    for name in depth_order(spec):
-        group = spec.group(name)
-        for generator in range(group.num_scales):
-            params = _normalised(spec, group, generator, params, scale, measure)
-    return params
+    fix = partial(_normalised, spec, scale=scale, measure=measure)
+    return _fixed_in_order(spec, params, "num_scales", partial(_measured, spec), fix)
 
 
 def canonicalise(spec: SymmetrySpec, params: Params, *, scale_gauge: str = "mass") -> Params:
@@ -62,9 +64,7 @@ def canonicalise(spec: SymmetrySpec, params: Params, *, scale_gauge: str = "mass
     rescaled = lookup(SCALE_GAUGES, scale_gauge, "scale gauge")
     if any(group.num_scales for group in spec.groups):
         params = rescaled(spec, params)
-    for name in depth_order(spec):
-        for generator in range(spec.group(name).num_signs):
-            params = _signed(spec, spec.group(name), generator, params)
+    params = _fixed_in_order(spec, params, "num_signs", partial(_telling, spec), partial(_signed, spec))
     for name in inner_first(spec, depth_order(spec)):
         group = spec.group(name)
         order = _order(rows(group, occurrences(spec, group, params)), incoming(spec, group, params))
@@ -72,58 +72,105 @@ def canonicalise(spec: SymmetrySpec, params: Params, *, scale_gauge: str = "mass
     return params
 
 
+def _fixed_in_order(
+    spec: SymmetrySpec,
+    params: Params,
+    count: str,
+    weights: Callable[[list[Generator], Params], list[Occurrence] | None],
+    fix: Callable[[list[Generator], Params], Params],
+) -> Params:
+    """Fix all generators from input to output, unless a later one would then undo an earlier one.
+
+    `weights` are those that `fix` looks at to fix the last generator of a list, none if others move them too.
+    """
+    waiting = [(name, k) for name in depth_order(spec) for k in range(getattr(spec.group(name), count))]
+    fixed: list[Generator] = []
+    while waiting:
+        ready = next((one for one in waiting if weights([*fixed, one], params) != []), waiting[0])
+        waiting.remove(ready)
+        fixed.append(ready)
+        params = fix(fixed, params)
+    return params
+
+
 def _normalised(
     spec: SymmetrySpec,
-    group: Group,
-    generator: int,
+    fixed: list[Generator],
     params: Params,
+    *,
     scale: float,
     measure: Callable[[jax.Array], jax.Array],
 ) -> Params:
-    scaled = [
-        (one, one.piece.factors[one.axis].scales[generator]) for one in occurrences(spec, group, params)
-    ]
-    written = [(one, exponent) for one, exponent in scaled if exponent > 0 and not one.is_added]
-    if not written:
+    """Fix the last of the generators in `fixed`; the others are so already."""
+    group, generator = spec.group(fixed[-1][0]), fixed[-1][1]
+    chosen = _measured(spec, fixed, params)
+    if chosen is None:
         return params
-    chosen = kernels_first(group, [one for one, _ in written])
-    exponents = {exponent for one, exponent in written if any(one is other for other in chosen)}
-    if len(exponents) > 1:
+    exponents = {_exponent(one, generator) for one in chosen}
+    if len(exponents) != 1:
         powers = ", ".join(map(str, sorted(exponents)))
+        why = f"different powers of a unit's scale ({powers})" if powers else "the scales of other units too"
         raise ValueError(
-            f"the weights into group {group.name!r} grow with different powers of a unit's scale ({powers}), "
-            "so they have no common length; use balance instead"
+            f"the weights into group {group.name!r} grow with {why}, so they have no length of their own; "
+            "use balance instead"
         )
     size = measure(rows(group, chosen))
     factor = jnp.where(size > 0, scale / jnp.where(size > 0, size, 1), 1) ** (1 / float(exponents.pop()))
-    element = identity(spec)
-    scales = element.scales[group.name].astype(factor.dtype).at[generator].set(factor)
-    return act(spec, element._replace(scales=element.scales | {group.name: scales}), params)
+    scales = jnp.ones((group.num_scales, *factor.shape), factor.dtype).at[generator].set(factor)
+    return act(spec, Element({}, {group.name: scales}, {}), params)
 
 
-def _signed(spec: SymmetrySpec, group: Group, generator: int, params: Params) -> Params:
-    """Flip units so that most of their incoming weight is positive."""
+def _measured(spec: SymmetrySpec, fixed: list[Generator], params: Params) -> list[Occurrence] | None:
+    """Incoming weights that the last generator scales and none but the others in `fixed`.
 
-    def is_odd(one: Occurrence, k: int) -> bool:
-        return one.piece.factors[one.axis].signs[k] % 2 == 1
+    None where nothing writes the units, so that there is no scale to fix.
+    """
+    group, generator = spec.group(fixed[-1][0]), fixed[-1][1]
+    found = occurrences(spec, group, params)
+    written = [one for one in found if _exponent(one, generator) > 0 and not one.is_added]
+    alone = [one for one in written if _is_moved_by(one, fixed, "scales")]
+    return kernels_first(group, alone) if written else None
 
-    found = [one for one in occurrences(spec, group, params) if is_odd(one, generator)]
-    # Later generators must not undo this one, so prefer weights that only this and earlier ones flip.
-    alone = [one for one in found if not any(is_odd(one, k) for k in range(generator + 1, group.num_signs))]
-    # A recurrent matrix flips with the group on its other axis too, so it says nothing about one unit.
-    simple = [one for one in alone or found if _carries_once(one, group)] or alone or found
-    written = [one for one in simple if one.is_written and not one.is_added]
-    chosen = kernels_first(group, written) or simple
+
+def _signed(spec: SymmetrySpec, fixed: list[Generator], params: Params) -> Params:
+    """Flip units so that most of their incoming weight is positive: the last generator of `fixed`."""
+    group, generator = spec.group(fixed[-1][0]), fixed[-1][1]
+    found = occurrences(spec, group, params)
+    found = [one for one in found if fixed[-1] in _movers(one.piece.factors[one.axis], "signs")]
+    simple = _telling(spec, fixed, params) or found
+    chosen = kernels_first(group, [one for one in simple if one.is_written and not one.is_added]) or simple
     if not chosen:
         return params
     weights = rows(group, chosen)
-    element = identity(spec)
-    signs = element.signs[group.name].astype(weights.dtype).at[generator].set(_majority(weights))
-    return act(spec, element._replace(signs=element.signs | {group.name: signs}), params)
+    sign = _majority(weights).astype(weights.dtype)
+    signs = jnp.ones((group.num_signs, *sign.shape), sign.dtype).at[generator].set(sign)
+    return act(spec, Element({}, {}, {group.name: signs}), params)
 
 
-def _carries_once(one: Occurrence, group: Group) -> bool:
-    return sum(factor.group == group.name for factor in one.piece.factors) == 1
+def _telling(spec: SymmetrySpec, fixed: list[Generator], params: Params) -> list[Occurrence]:
+    """Weights, unless they are all biases, that the last generator flips and none but the others in `fixed`.
+
+    A recurrent matrix flips with the group on its other axis too, so it says nothing about one unit.
+    """
+    found = occurrences(spec, spec.group(fixed[-1][0]), params)
+    alone = [one for one in found if _is_moved_by(one, fixed, "signs")]
+    return alone if any(not one.is_added for one in alone) else []
+
+
+def _exponent(one: Occurrence, generator: int) -> Fraction:
+    return one.piece.factors[one.axis].scales[generator]
+
+
+def _movers(factor: Factor, kind: str) -> list[Generator]:
+    """Generators that rescale (`"scales"`) or flip (`"signs"`) an axis."""
+    powers = [value % 2 for value in factor.signs] if kind == "signs" else factor.scales
+    return [(factor.group or "", number) for number, power in enumerate(powers) if power]
+
+
+def _is_moved_by(one: Occurrence, fixed: list[Generator], kind: str) -> bool:
+    """Whether no other generators move the weights, and the last one on a single axis."""
+    moved = [generator for factor in one.piece.factors for generator in _movers(factor, kind)]
+    return moved.count(fixed[-1]) == 1 and set(moved) <= set(fixed)
 
 
 def _majority(weights: jax.Array) -> jax.Array:

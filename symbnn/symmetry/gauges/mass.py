@@ -101,7 +101,7 @@ def mass_of(spec: SymmetrySpec, params: Params, count_bias: bool) -> Mass:
     """The mass of a network, with or without its biases."""
     arrays = tree.named_leaves(params)
     weights, rest = [], jnp.zeros((), jnp.float64)
-    for leaf in _counted(spec, count_bias):
+    for leaf in counted(spec, count_bias):
         array = arrays[leaf.name]
         if not jnp.issubdtype(array.dtype, jnp.floating):
             continue
@@ -118,7 +118,7 @@ def terms(spec: SymmetrySpec, count_bias: bool) -> tuple[Term, ...]:
     """Terms of the mass that depend on the scales, in the order of `Mass.weights`."""
     return tuple(
         Term(tuple(replace(factors[axis], signs=(), role=None) for axis in sorted(_kept(spec, factors))))
-        for leaf in _counted(spec, count_bias)
+        for leaf in counted(spec, count_bias)
         for factors in pieces(leaf.axes)
         if any(any(factor.scales) for factor in factors)
     )
@@ -139,7 +139,8 @@ def degenerate_groups(spec: SymmetrySpec, found: tuple[Term, ...]) -> list[str]:
     return sorted({key[0] for key, value in zip(unknowns, away.x, strict=True) if abs(value) > 1e-9})
 
 
-def _counted(spec: SymmetrySpec, count_bias: bool) -> Iterator[Leaf]:
+def counted(spec: SymmetrySpec, count_bias: bool) -> Iterator[Leaf]:
+    """Leaves that have mass."""
     return (leaf for leaf in spec.leaves if is_weight(leaf) and (count_bias or not is_bias(leaf)))
 
 

@@ -71,13 +71,13 @@ class Occurrence(NamedTuple):
 
 
 def occurrences(spec: SymmetrySpec, group: Group, params: Params) -> list[Occurrence]:
-    """Every place where weights carry the group; running statistics do not count."""
+    """Every place where weights carry the group, as what is scaled; running statistics do not count."""
     arrays = tree.named_leaves(params)
     return [
         Occurrence(piece, axis, is_bias(leaf), producing_axes(piece.factors)[axis])
         for leaf in spec.leaves
         if is_weight(leaf) and jnp.issubdtype(arrays[leaf.name].dtype, jnp.floating)
-        for piece in split(leaf.axes, arrays[leaf.name])
+        for piece in split(leaf.axes, arrays[leaf.name] + leaf.shift if leaf.shift else arrays[leaf.name])
         for axis, factor in enumerate(piece.factors)
         if factor.group == group.name
     ]

@@ -18,12 +18,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from symbnn import keys, tree
+from symbnn.names import lookup
 from symbnn.symmetry.spec import Factor, Group, Leaf, Piece, SymmetrySpec, check_params, join, split
 from symbnn.types import Key, Params
 
 
 class Element(NamedTuple):
-    """Element of the symmetry group, dicts by group name; stacks over samples like any pytree."""
+    """Element of the symmetry group, dicts by group name; stacks over samples like any pytree.
+
+    What it says nothing about stays as it is.
+    """
 
     permutations: dict[str, jax.Array]
     """Index arrays `(*over, n)`."""
@@ -52,6 +56,7 @@ def random_element(spec: SymmetrySpec, key: Key, *, log_scale: float = 0.5) -> E
 
 def compose(spec: SymmetrySpec, g: Element, h: Element) -> Element:
     """The element that acts as h first, then g."""
+    g, h = _completed(spec, g), _completed(spec, h)
     return Element(
         {name: relabel(spec, g, spec.group(name), value) for name, value in h.permutations.items()},
         {name: g.scales[name] * value for name, value in _relabelled(spec, g, h.scales).items()},
@@ -61,6 +66,7 @@ def compose(spec: SymmetrySpec, g: Element, h: Element) -> Element:
 
 def inverse(spec: SymmetrySpec, g: Element) -> Element:
     """The element that undoes g."""
+    g = _completed(spec, g)
     permutations: dict[str, jax.Array] = {}
     for group in spec.groups:
         # π'[ρ(i)] = π[i]^-1: invert row by row, then move the rows by the inverse of what g does to them.
@@ -73,18 +79,16 @@ def inverse(spec: SymmetrySpec, g: Element) -> Element:
 
 
 def act(spec: SymmetrySpec, element: Element, params: Params) -> Params:
-    """The network with its units relabelled, rescaled and flipped; it computes the same function.
-
-    Groups that the element says nothing about stay as they are.
-    """
+    """The network with its units relabelled, rescaled and flipped; it computes the same function."""
     check_params(spec, params)
+    _check_element(spec, element)
     leaves = {leaf.name: leaf for leaf in spec.leaves}
     return tree.map_named(lambda name, array: act_leaf(spec, element, leaves[name], array), params)
 
 
 def act_leaf(spec: SymmetrySpec, element: Element, leaf: Leaf, array: jax.Array) -> jax.Array:
     """The action on one weight array."""
-    if not any(factor.group in element.permutations for _, factor in leaf.factors()):
+    if not any(factor.group in part for _, factor in leaf.factors() for part in element):
         return array
     pieces = split(leaf.axes, array)
     return join(leaf.axes, [_act_piece(spec, element, piece, leaf.shift) for piece in pieces])
@@ -93,6 +97,21 @@ def act_leaf(spec: SymmetrySpec, element: Element, leaf: Leaf, array: jax.Array)
 def relabel(spec: SymmetrySpec, element: Element, group: Group, array: jax.Array) -> jax.Array:
     """new[i, j] = array[ρ(i), π[i](j)] for an array `(*over, n)` indexed like the group's permutation."""
     return _permute(spec, element, (*group.over, group.name), array)
+
+
+def _check_element(spec: SymmetrySpec, element: Element) -> None:
+    """`ValueError` for a group that the spec does not have, or has nothing of that kind for."""
+    numbers = {group.name: (1, group.num_scales, group.num_signs) for group in spec.groups}
+    for kind, part in enumerate(element):
+        for name in part:
+            if not lookup(numbers, name, "group")[kind]:
+                raise ValueError(f"the spec has no {Element._fields[kind]} for group {name!r}")
+
+
+def _completed(spec: SymmetrySpec, element: Element) -> Element:
+    """The element with the identity wherever it says nothing."""
+    _check_element(spec, element)
+    return Element(*(none | given for none, given in zip(identity(spec), element, strict=True)))
 
 
 def _relabelled(spec: SymmetrySpec, element: Element, arrays: dict[str, jax.Array]) -> dict[str, jax.Array]:
@@ -106,10 +125,7 @@ def _relabelled(spec: SymmetrySpec, element: Element, arrays: dict[str, jax.Arra
 def multiplier(
     spec: SymmetrySpec, element: Element, factors: Sequence[Factor], axis: int
 ) -> jax.Array | None:
-    """Π s^e · Π sign^e of the atom on `axis`, shaped to multiply a piece; None where it is one.
-
-    Groups that the element says nothing about are neither rescaled nor flipped.
-    """
+    """Π s^e · Π sign^e of the atom on `axis`, shaped to multiply a piece; None where it is one."""
     factor = factors[axis]
     if factor.group is None or not (any(factor.scales) or any(factor.signs)):
         return None
@@ -134,7 +150,7 @@ def _pairs(arrays: dict[str, jax.Array], group: str, exponents: Sequence) -> Ite
 def _random_element(spec: SymmetrySpec, key: Key, log_scale: jax.Array) -> Element:
     """One draw of each kind for all groups together: a sort per group would compile for long."""
     none = identity(spec)
-    rows = np.asarray([size for group in spec.groups for size in _row_lengths(spec, group)], int)
+    rows = np.asarray([g.size for g in spec.groups for _ in range(math.prod(spec.shape(g)[:-1]))], int)
     row = np.repeat(np.arange(len(rows)), rows)
     within = np.arange(len(row)) - (np.cumsum(rows) - rows)[row]
     total = {name: sum(value.size for value in part.values()) for name, part in none._asdict().items()}
@@ -148,11 +164,6 @@ def _random_element(spec: SymmetrySpec, key: Key, log_scale: jax.Array) -> Eleme
         _shaped_like(none.scales, scales),
         _shaped_like(none.signs, signs),
     )
-
-
-def _row_lengths(spec: SymmetrySpec, group: Group) -> list[int]:
-    *over, size = spec.shape(group)
-    return [size] * math.prod(over)
 
 
 def _shaped_like(arrays: dict[str, jax.Array], flat: jax.Array) -> dict[str, jax.Array]:

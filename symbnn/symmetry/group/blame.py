@@ -10,7 +10,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from symbnn.symmetry.group.act import Element, act, identity
+from symbnn.symmetry.group.act import Element, act
 from symbnn.symmetry.spec import Factor, Group, Leaf, Segments, Slices, SymmetrySpec, Word
 from symbnn.types import Params
 
@@ -46,7 +46,8 @@ def find_culprit(
     """The first group that changes outputs, and the leaf whose other description would not."""
     for group in spec.groups:
         for element in elements:
-            alone = _only_group(spec, element, group.name)
+            parts = ({name: value for name, value in part.items() if name == group.name} for part in element)
+            alone = Element(*parts)
             if not error(act(spec, alone, params)) <= tolerance:
                 return _blame(spec, error, params, alone, group, kind, tolerance)
     return None
@@ -120,15 +121,6 @@ def _altered_factors(factor: Any, group: Group, kind: str) -> Iterator[Any]:
     if kind in ("sign", "all"):
         for signs in _altered(present.signs, lambda exponent: iter([1 - exponent])):
             yield replace(present, signs=signs)
-
-
-def _only_group(spec: SymmetrySpec, element: Element, name: str) -> Element:
-    none = identity(spec)
-    chosen = [
-        {key: mine[key] if key == name else value for key, value in default.items()}
-        for mine, default in zip(element, none, strict=True)
-    ]
-    return Element(*chosen)
 
 
 def _has(leaf: Leaf, group: Group) -> bool:

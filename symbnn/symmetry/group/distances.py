@@ -13,24 +13,27 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from symbnn.symmetry.group.act import Element
+from symbnn.symmetry.spec import SymmetrySpec
 from symbnn.types import Key
 
 
 def number_of_transpositions(
     permutation: Int[Array, "*batch n"] | Int[np.ndarray, "*batch n"] | Mapping | Element,
+    *,
+    spec: SymmetrySpec | None = None,
 ) -> Int[Array, "*batch"]:
     """Least number of swaps that makes a permutation; the sum over groups for an element or a dict of them.
 
-    Stacked elements, as `align` returns them, give one number per network. Where permutations vary over other
-    groups, `jax.vmap` this function over the networks.
+    Stacked elements, as `align` returns them, give one number per network. Where all groups vary over others,
+    only `spec` tells stacked networks from those: without it the axes that all groups share are kept.
     """
     if isinstance(permutation, Element):
         permutation = permutation.permutations
     if isinstance(permutation, Mapping):
-        counts = [number_of_transpositions(value) for value in permutation.values()]
-        leading = min((count.ndim for count in counts), default=0)
-        # The axes that all groups share are those of stacked networks; the others are of the group itself.
-        sums = [count.sum(tuple(range(leading, count.ndim))) for count in counts]
+        counts = {name: number_of_transpositions(value) for name, value in permutation.items()}
+        over = {name: len(spec.group(name).over) if spec else 0 for name in counts}
+        leading = min((count.ndim - over[name] for name, count in counts.items()), default=0)
+        sums = [count.sum(tuple(range(leading, count.ndim))) for count in counts.values()]
         return jnp.sum(jnp.stack(sums), axis=0) if sums else jnp.zeros((), int)
     permutation = jnp.asarray(permutation)
     units = permutation.shape[-1]

@@ -155,19 +155,13 @@ def _verify(
 
 
 def _has(spec: SymmetrySpec, kind: str) -> bool:
-    if kind == "scale":
-        return any(group.num_scales for group in spec.groups)
-    return kind != "sign" or any(group.num_signs for group in spec.groups)
+    return kind in ("permutation", "all") or any(getattr(g, f"num_{kind}s") for g in spec.groups)
 
 
 def only(spec: SymmetrySpec, element: Element, kind: str) -> Element:
     """The element with everything but one kind of action undone; `all` keeps everything."""
-    none = identity(spec)
-    return Element(
-        element.permutations if kind in ("permutation", "all") else none.permutations,
-        element.scales if kind in ("scale", "all") else none.scales,
-        element.signs if kind in ("sign", "all") else none.signs,
-    )
+    parts = zip(KINDS, element, identity(spec), strict=False)
+    return Element(*(mine if kind in (own, "all") else none for own, mine, none in parts))
 
 
 def relative_error(outputs: Any, expected: Any) -> float:
@@ -198,6 +192,5 @@ def _without_constants(params: Params, key: Any) -> Params:
 
 def _double(leaf: Any) -> jax.Array:
     leaf = jnp.asarray(leaf)
-    if jnp.issubdtype(leaf.dtype, jnp.complexfloating):
-        return leaf.astype(jnp.complex128)
-    return leaf.astype(jnp.float64) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
+    wide = jnp.complex128 if jnp.iscomplexobj(leaf) else jnp.float64
+    return leaf.astype(wide) if jnp.issubdtype(leaf.dtype, jnp.inexact) else leaf

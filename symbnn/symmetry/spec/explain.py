@@ -12,12 +12,10 @@ FEW = 3
 
 def explain(spec: SymmetrySpec) -> str:
     """Groups with leaves and exponents; pinned axes by cause, unexpected ones with their line; notes."""
+    expected = _by_cause(pin for pin in spec.pins if pin.expected)
     sections = [
         ("groups", list(_groups(spec))),
-        (
-            "pinned axes (their order matters), as expected",
-            list(_by_cause(pin for pin in spec.pins if pin.expected)),
-        ),
+        ("pinned axes (their order matters), as expected", list(expected)),
         ("pinned axes, perhaps without need", [_loss(pin) for pin in spec.pins if not pin.expected]),
         ("notes", list(spec.notes)),
     ]
@@ -58,9 +56,8 @@ def slice_name(leaf: str, start: int, length: int) -> str:
 
 def _title(spec: SymmetrySpec, group: Group) -> str:
     over = "".join(f" over {name} ({spec.size(name)})" for name in group.over)
-    return f"{group.name}: {group.size} units{over}; {_count(group.num_scales, 'scale')}, " + _count(
-        group.num_signs, "sign"
-    )
+    counts = f"{_count(group.num_scales, 'scale')}, {_count(group.num_signs, 'sign')}"
+    return f"{group.name}: {group.size} units{over}; {counts}"
 
 
 def _actions(factor: Factor) -> str:

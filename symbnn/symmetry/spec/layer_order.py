@@ -31,7 +31,7 @@ def is_bias(leaf: Leaf) -> bool:
 
 def is_weight(leaf: Leaf) -> bool:
     """Whether the leaf is trained: running statistics are not, though they move along."""
-    return not leaf.shift and leaf.name.split("/", 1)[0] != STATISTICS
+    return not leaf.is_statistic and leaf.name.split("/", 1)[0] != STATISTICS
 
 
 def producing_axes(factors: tuple[Factor, ...]) -> tuple[bool, ...]:

@@ -51,12 +51,14 @@ class Factor:
 
 @dataclass(frozen=True)
 class Leaf:
-    """One weight array. `shift` ε: the scalings act on `leaf + ε` (a BatchNorm variance)."""
+    """One weight array. `shift` ε: the scalings act on `leaf + ε` (a BatchNorm variance, a gain 1 + g)."""
 
     name: str
     shape: tuple[int, ...]
     axes: tuple[Word, ...]
     shift: float = 0.0
+    is_statistic: bool = False
+    """A running variance: it moves along with the weights but is not trained."""
 
     def factors(self) -> Iterator[tuple[int, Factor]]:
         """Every atom with the axis it lies on."""
@@ -103,14 +105,10 @@ class SymmetrySpec:
                     f"leaf {leaf.name!r} has shape {leaf.shape}; its words {leaf.axes} describe {shapes[0]}"
                 )
             for axis, factor in leaf.factors():
-                if factor.group is not None and seen.get(factor.group) != factor.size:
+                if factor.group is not None and (size := seen.get(factor.group)) != factor.size:
                     raise ValueError(
                         f"leaf {leaf.name!r} axis {axis} has {factor.size} units of group {factor.group!r}, "
-                        + (
-                            f"which has {seen[factor.group]}"
-                            if factor.group in seen
-                            else "which is not listed"
-                        )
+                        + ("which is not listed" if size is None else f"which has {size}")
                     )
 
     def group(self, name: str) -> Group:

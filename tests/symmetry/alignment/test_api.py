@@ -147,6 +147,8 @@ def test_one_sample_works():
         ({"method": "weight"}, "unknown alignment method 'weight'; did you mean 'weights'"),
         ({"method": "activations"}, "needs inputs= and one of apply= and activations="),
         (ACTIVATIONS | {"similarity": "cosine"}, "unknown similarity 'cosine'"),
+        ({"similarity": "inner_product"}, "it has no effect with method 'weights'"),
+        ({"num_chains": 2}, "num_chains has no effect without warm_start='chain'"),
         ({"warm_start": "draws"}, "unknown warm start 'draws'"),
         ({"solver": "cupy"}, "unknown assignment solver 'cupy'"),
         ({"restarts": -1}, "restarts must be at least 0; got -1"),

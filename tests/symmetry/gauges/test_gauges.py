@@ -1,5 +1,7 @@
 """Gauges: what they promise, and one canonical point per orbit."""
 
+from fractions import Fraction
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from symbnn import symmetry
+from symbnn.symmetry.spec import Factor, Group, Leaf
 from tests.networks import mlp_apply, mlp_params, mlp_spec
+from tests.symmetry.cases import CASES, Case, discovered, draw
 from tests.symmetry.specs import experts_spec, random_params
 
 SIZES = (5, 4, 4, 3)
@@ -85,6 +89,74 @@ def test_normalise_does_not_depend_on_the_scales_it_starts_from():
         element = symmetry.random_element(spec, jax.random.key(3), log_scale=2.0)
         scaled = symmetry.act(spec, symmetry.identity(spec)._replace(scales=element.scales), params)
         assert_close(symmetry.normalise(spec, scaled), symmetry.normalise(spec, params))
+
+
+def wide_params(case, seed=0):
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), draw(case.shapes, seed))
+
+
+def check_orbit(spec, params):
+    """One point per orbit by `normalise` of rescaled networks and by `canonicalise` of any."""
+    element = symmetry.random_element(spec, jax.random.key(0))
+    scaled = symmetry.act(spec, symmetry.Element({}, element.scales, {}), params)
+    assert_close(symmetry.normalise(spec, scaled), symmetry.normalise(spec, params))
+    canonical = symmetry.canonicalise(spec, params, scale_gauge="norm")
+    moved = symmetry.act(spec, element, params)
+    assert_close(symmetry.canonicalise(spec, moved, scale_gauge="norm"), canonical)
+
+
+SCALED = [name for name in CASES if any(scales for _, _, scales, _ in CASES[name]().groups)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCALED)
+def test_lengths_fix_one_point_of_the_orbit(name):
+    with jax.enable_x64(True):
+        case = CASES[name]()
+        check_orbit(discovered(case), wide_params(case))
+
+
+def products(p, x):
+    return (jax.nn.relu(x @ p["w"]) * jax.nn.relu(x @ p["u"]) + x @ p["z"]) @ p["v"]
+
+
+PRODUCTS = Case(products, {"w": (3, 4), "u": (3, 4), "z": (3, 4), "v": (4, 2)}, (5, 3), [])
+
+
+def test_a_leaf_with_two_scales_is_measured_for_the_later_one():
+    with jax.enable_x64(True):
+        check_orbit(discovered(PRODUCTS), wide_params(PRODUCTS))
+
+
+def gains(p, x):
+    """Hidden units times 1 + gain, as in Gemma's norms."""
+    return jax.nn.relu(jax.nn.relu(x @ p["w"]) * (1 + p["gain"])) @ p["v"]
+
+
+GAINS = Case(gains, {"w": (3, 4), "gain": (4,), "v": (4, 2)}, (5, 3), [])
+
+
+def test_a_gain_around_one_has_one_point_per_orbit():
+    with jax.enable_x64(True):
+        spec, params = discovered(GAINS), wide_params(GAINS)
+        assert [leaf.name for leaf in spec.leaves if leaf.shift] == ["gain"]
+        check_orbit(spec, params)
+        np.testing.assert_allclose(1 + symmetry.normalise(spec, params)["gain"], 1.0)
+
+
+def test_balance_names_a_gain_around_one():
+    with pytest.raises(ValueError, match=r"leaf 'gain' is used as 1 [+] leaf.*use normalise"):
+        symmetry.balance(discovered(GAINS), draw(GAINS.shapes))
+
+
+def test_weights_without_a_length_of_their_own_are_named():
+    """Each of two sums is scaled by both generators: whichever is fixed last undoes the other."""
+    both = Factor(4, "h", scales=(Fraction(1), Fraction(1)))
+    spec = symmetry.SymmetrySpec(
+        (Group("h", 4, num_scales=2),), (Leaf("w", (3, 4), ((Factor(3),), (both,))),)
+    )
+    with pytest.raises(ValueError, match=r"'h' grow with the scales of other units too.*use balance instead"):
+        symmetry.normalise(spec, {"w": jnp.ones((3, 4))})
 
 
 def test_bad_input_is_named():

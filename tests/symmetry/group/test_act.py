@@ -42,18 +42,64 @@ def test_action_on_a_fibred_leaf_is_the_formula():
             np.testing.assert_allclose(moved["up"][i, :, j], expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["expert", "hidden", "other"])
-def test_groups_that_an_element_does_not_name_stay(name):
+PARTS = [
+    *(("permutations", name) for name in ("expert", "hidden", "other")),
+    *(("scales", name) for name in ("hidden", "other")),
+    ("signs", "hidden"),
+]
+
+
+@pytest.fixture(params=PARTS, ids=" of ".join)
+def partial_and_whole(request):
+    """An element of one kind for one group, and the same with the identity written out."""
+    kind, name = request.param
     spec = everything_spec()
-    params, drawn = random_params(spec, 0), symmetry.random_element(spec, jax.random.key(2))
-    partly = symmetry.Element({name: drawn.permutations[name]}, {}, {})
+    drawn = getattr(symmetry.random_element(spec, jax.random.key(2)), kind)[name]
     none = symmetry.identity(spec)
-    whole = none._replace(permutations=none.permutations | partly.permutations)
-    jax.tree.map(
-        np.testing.assert_array_equal,
-        symmetry.act(spec, partly, params),
-        symmetry.act(spec, whole, params),
-    )
+    partly = symmetry.Element({}, {}, {})._replace(**{kind: {name: drawn}})
+    return partly, none._replace(**{kind: getattr(none, kind) | {name: drawn}})
+
+
+def test_what_an_element_does_not_name_stays(partial_and_whole):
+    spec = everything_spec()
+    params = random_params(spec, 0)
+    moved, expected = (symmetry.act(spec, element, params) for element in partial_and_whole)
+    jax.tree.map(np.testing.assert_array_equal, moved, expected)
+    assert any(not np.array_equal(moved[name], params[name]) for name in params)
+
+
+def test_products_and_inverses_of_partial_elements(partial_and_whole):
+    spec = everything_spec()
+    partly, whole = partial_and_whole
+    g = symmetry.random_element(spec, jax.random.key(3))
+    for found, expected in (
+        (symmetry.inverse(spec, partly), symmetry.inverse(spec, whole)),
+        (symmetry.compose(spec, partly, g), symmetry.compose(spec, whole, g)),
+        (symmetry.compose(spec, g, partly), symmetry.compose(spec, g, whole)),
+    ):
+        jax.tree.map(np.testing.assert_array_equal, found, expected)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "message"),
+    [
+        ("permutations", "hiden", "unknown group 'hiden'; did you mean 'hidden'"),
+        ("scales", "hiden", "unknown group 'hiden'; did you mean 'hidden'"),
+        ("scales", "expert", "the spec has no scales for group 'expert'"),
+        ("signs", "other", "the spec has no signs for group 'other'"),
+    ],
+)
+def test_groups_that_the_spec_does_not_have_are_refused(kind, name, message):
+    spec = everything_spec()
+    element = symmetry.Element({}, {}, {})._replace(**{kind: {name: jnp.ones(3)}})
+    for use in (
+        lambda: symmetry.act(spec, element, random_params(spec, 0)),
+        lambda: symmetry.compose(spec, element, symmetry.identity(spec)),
+        lambda: symmetry.compose(spec, symmetry.identity(spec), element),
+        lambda: symmetry.inverse(spec, element),
+    ):
+        with pytest.raises(ValueError, match=message):
+            use()
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
 from symbnn import symmetry
+from symbnn.symmetry.spec import Factor, Index, Leaf
 
 permutations = st.sampled_from([1, 2, 3, 8, 33]).flatmap(lambda n: st.permutations(range(n)))
 
@@ -109,3 +110,17 @@ def test_stacked_elements_give_one_number_per_network():
     counts = symmetry.number_of_transpositions(elements)
     one = [symmetry.number_of_transpositions(jax.tree.map(lambda a, i=i: a[i], elements)) for i in range(4)]
     np.testing.assert_array_equal(counts, one)
+
+
+def test_stacked_elements_of_scanned_layers_give_one_number_per_network():
+    """Every group has its own permutation for each of the scanned layers."""
+    factor = Factor(5, "h")
+    leaf = Leaf("w", (4, 3, 5), ((Factor(4, "layer"),), (Factor(3),), (factor,)))
+    spec = symmetry.SymmetrySpec((symmetry.Group("h", 5, over=("layer",)),), (leaf,), (Index("layer", 4),))
+    elements = jax.vmap(lambda key: symmetry.random_element(spec, key))(
+        jax.random.split(jax.random.key(0), 3)
+    )
+    one = [symmetry.number_of_transpositions(row).sum() for row in elements.permutations["h"]]
+    np.testing.assert_array_equal(symmetry.number_of_transpositions(elements, spec=spec), one)
+    first = jax.tree.map(lambda leaf: leaf[0], elements)
+    assert symmetry.number_of_transpositions(first, spec=spec) == one[0]

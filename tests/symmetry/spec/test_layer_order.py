@@ -38,3 +38,11 @@ def test_running_variances_are_not_weights():
         "block/bn1/var",
         "block/bn2/var",
     }
+
+
+def test_a_gain_around_one_is_a_weight():
+    params = {"w": jnp.zeros((3, 4)), "gain": jnp.zeros(4), "v": jnp.zeros((4, 2))}
+    spec = symmetry.discover(
+        lambda p, x: (jax.nn.relu(x @ p["w"]) * (1 + p["gain"])) @ p["v"], params, jnp.zeros((1, 3))
+    )
+    assert all(is_weight(leaf) for leaf in spec.leaves)

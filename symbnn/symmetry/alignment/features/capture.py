@@ -18,13 +18,14 @@ import jax
 import jax.numpy as jnp
 from jax.extend import core
 
+from symbnn import tree
 from symbnn.symmetry.alignment.features.weights import ACTIVATION, Arrays, Features, is_moved, plain_leaf
 from symbnn.symmetry.program import BODY_OF_CALL
 from symbnn.symmetry.spec import Factor, Leaf, Slices, SymmetrySpec, Word, split, word_size
 from symbnn.symmetry.spec.blocks import cut_words
 from symbnn.types import Params, Samples
 
-Apply = Callable[[Params, jax.Array], Any]
+Apply = Callable[..., Any]
 Words = tuple[Word, ...]
 
 UNCHANGED = frozenset({"convert_element_type", "copy", "copy_p", "stop_gradient", "reduce_precision"})
@@ -39,12 +40,18 @@ class Seen(NamedTuple):
     value: jax.Array
 
 
-def activation_features(spec: SymmetrySpec, apply: Apply, params: Params, inputs: jax.Array) -> Features:
+def arguments(inputs: Any) -> tuple:
+    """What a network is called with besides its weights: a tuple is several inputs, all else is one."""
+    several = inputs if isinstance(inputs, tuple) else (inputs,)
+    return jax.tree.map(jnp.asarray, several, is_leaf=lambda node: isinstance(node, list))
+
+
+def activation_features(spec: SymmetrySpec, apply: Apply, params: Params, inputs: Any) -> Features:
     """One feature for every place where a group's activations are read; `ValueError` for groups with none."""
-    inputs = jnp.asarray(inputs)
+    inputs = arguments(inputs)
     leaves: list[Leaf] = []
 
-    def described(one: Params, some: jax.Array) -> list[jax.Array]:
+    def described(one: Params, some: tuple) -> list[jax.Array]:
         found = _chosen(spec, apply, one, some)
         leaves.extend(leaf for leaf, _ in found)
         return [array for _, array in found]
@@ -61,15 +68,13 @@ def activation_features(spec: SymmetrySpec, apply: Apply, params: Params, inputs
 
 
 @partial(jax.jit, static_argnames=("spec", "apply"))
-def _extract(spec: SymmetrySpec, apply: Apply, samples: Samples, inputs: jax.Array) -> Arrays:
+def _extract(spec: SymmetrySpec, apply: Apply, samples: Samples, inputs: tuple) -> Arrays:
     return jax.lax.map(
         lambda one: tuple(array for _, array in _chosen(spec, apply, one, inputs)), samples, batch_size=8
     )
 
 
-def _chosen(
-    spec: SymmetrySpec, apply: Apply, params: Params, inputs: jax.Array
-) -> list[tuple[Leaf, jax.Array]]:
+def _chosen(spec: SymmetrySpec, apply: Apply, params: Params, inputs: tuple) -> list[tuple[Leaf, jax.Array]]:
     """Features of one network: reads of every group, and writes of the groups that are never read."""
     pieces = [
         (seen.is_read, piece)
@@ -90,13 +95,12 @@ def _has_what_it_varies_over(spec: SymmetrySpec, factors: Sequence[Factor]) -> b
     return all(set(group.over) <= present for group in spec.groups if group.name in present)
 
 
-def _walk_network(spec: SymmetrySpec, apply: Apply, params: Params, inputs: jax.Array) -> list[Seen]:
-    closed = jax.make_jaxpr(apply)(params, inputs)
-    # Leaves in the order of the tree are the first inputs; a spec lists its leaves in the same order.
-    words: list[Words | None] = [leaf.axes for leaf in spec.leaves]
-    flat = [*jax.tree.leaves(params), inputs]
+def _walk_network(spec: SymmetrySpec, apply: Apply, params: Params, inputs: tuple) -> list[Seen]:
+    closed = jax.make_jaxpr(apply)(params, *inputs)
+    words = {leaf.name: leaf.axes for leaf in spec.leaves}
+    views = [words[name] for name in tree.named_leaves(params)] + [None] * len(jax.tree.leaves(inputs))
     seen: list[Seen] = []
-    _walk(closed.jaxpr, closed.consts, flat, [*words, None], seen)
+    _walk(closed.jaxpr, closed.consts, jax.tree.leaves((params, inputs)), views, seen)
     return list(_unique(seen))
 
 
@@ -184,15 +188,13 @@ def _views_of(name: str, eqn: Any, known: list[Words | None]) -> list[Words | No
 
 def _view_of(name: str, eqn: Any, words: Words) -> Words | None:
     shape = eqn.outvars[0].aval.shape
-    if isinstance(words[0][0] if words and words[0] else None, Slices):
-        return words if name in UNCHANGED else None
     if name in UNCHANGED:
         return words
+    if isinstance(words[0][0] if words and words[0] else None, Slices):
+        return None
     if name == "transpose":
         return tuple(words[axis] for axis in eqn.params["permutation"])
-    if name == "reshape" and eqn.params.get("dimensions") is None:
-        return _regrouped(words, shape)
-    if name == "squeeze":
+    if name == "squeeze" or (name == "reshape" and eqn.params.get("dimensions") is None):
         return _regrouped(words, shape)
     if name == "broadcast_in_dim":
         placed = dict(zip(eqn.params["broadcast_dimensions"], words, strict=True))

@@ -8,16 +8,18 @@ later layers with the relabelled network changes nothing.
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from symbnn.symmetry.alignment.features.capture import arguments
 from symbnn.symmetry.alignment.features.weights import ACTIVATION, Arrays, Features, plain_leaf
 from symbnn.symmetry.numerics import length
 from symbnn.symmetry.spec import Factor, Leaf, SymmetrySpec
 from symbnn.types import Params, Samples
 
-Activations = Callable[[Params, jax.Array], Mapping[str, jax.Array]]
+Activations = Callable[..., Mapping[str, jax.Array]]
 
 
 def correlation(spec: SymmetrySpec, features: Features) -> Features:
@@ -33,12 +35,10 @@ def correlation(spec: SymmetrySpec, features: Features) -> Features:
     return Features(features.leaves, extract)
 
 
-def hooked_features(
-    spec: SymmetrySpec, activations: Activations, params: Params, inputs: jax.Array
-) -> Features:
+def hooked_features(spec: SymmetrySpec, activations: Activations, params: Params, inputs: Any) -> Features:
     """Features from a user's function that returns activations `(inputs, *over, units)` by group."""
-    inputs = jnp.asarray(inputs)
-    shapes = jax.eval_shape(activations, params, inputs)
+    inputs = arguments(inputs)
+    shapes = jax.eval_shape(activations, params, *inputs)
     missing = [group.name for group in spec.groups if group.name not in shapes]
     if missing:
         raise ValueError(
@@ -72,9 +72,9 @@ def _signs(spec: SymmetrySpec, group: str) -> tuple[int, ...]:
 
 
 @partial(jax.jit, static_argnames=("activations", "order"))
-def _hooked(activations: Activations, order: tuple[str, ...], samples: Samples, inputs: jax.Array) -> Arrays:
+def _hooked(activations: Activations, order: tuple[str, ...], samples: Samples, inputs: tuple) -> Arrays:
     def one(params: Params) -> Arrays:
-        found = activations(params, inputs)
+        found = activations(params, *inputs)
         return tuple(found[name] for name in order)
 
     return jax.lax.map(one, samples, batch_size=8)

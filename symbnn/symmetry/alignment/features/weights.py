@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from symbnn import tree
 from symbnn.symmetry.numerics import unit_of
-from symbnn.symmetry.spec import Factor, Leaf, SymmetrySpec, pieces, split
+from symbnn.symmetry.spec import Factor, Leaf, Role, SymmetrySpec, pieces, split
 from symbnn.symmetry.spec.layer_order import producing_axes
 from symbnn.types import Params, Samples
 
@@ -59,14 +59,9 @@ def in_units(features: Features, params: Params) -> tuple[Features, float]:
 
 def plain_leaf(name: str, factors: tuple[Factor, ...]) -> Leaf:
     """Description of a piece by sizes, groups, signs and roles: matching does not rescale."""
-    plain = tuple(
-        (
-            Factor(
-                factor.size, factor.group, signs=factor.signs, role="produces" if is_written else "consumes"
-            ),
-        )
-        for factor, is_written in zip(factors, producing_axes(factors), strict=True)
-    )
+    roles: list[Role] = ["produces" if writes else "consumes" for writes in producing_axes(factors)]
+    described = zip(factors, roles, strict=True)
+    plain = tuple((Factor(f.size, f.group, signs=f.signs, role=role),) for f, role in described)
     return Leaf(name, tuple(factor.size for factor in factors), plain)
 
 

@@ -60,12 +60,8 @@ def to_universe(search: Search, chunk: Chunk) -> HostPermutations:
         mean = _relaxed_mean(spec, leaves, arrays, relaxed)
         slope = _slopes(spec, leaves, mean, arrays, relaxed)
         corner = _vertices(spec, leaves, _rounded(spec, leaves, slope, solver))
-        along = [
-            _squared(
-                _relaxed_mean(spec, leaves, arrays, _mixed(relaxed, corner, jnp.full(len(arrays[0]), a)))
-            )
-            for a in steps
-        ]
+        between = (_mixed(relaxed, corner, jnp.full(items, a)) for a in steps)
+        along = [_squared(_relaxed_mean(spec, leaves, arrays, mixed)) for mixed in between]
         step, new = _highest(np.asarray(steps, np.float64), np.array([along]))
         relaxed = _mixed(relaxed, corner, jnp.full(items, step[0], jnp.float32))
         if new[0] - value <= search.tolerance * abs(new[0]):

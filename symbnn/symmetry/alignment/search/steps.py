@@ -36,7 +36,7 @@ from symbnn.symmetry.alignment.search.problem import (
     on_device,
     restricted,
 )
-from symbnn.symmetry.group import Element, compose, identity
+from symbnn.symmetry.group import compose
 from symbnn.symmetry.spec import Group, Leaf, SymmetrySpec
 
 
@@ -223,13 +223,8 @@ def _value(cost: jax.Array, step: jax.Array) -> jax.Array:
 def _compose(
     spec: SymmetrySpec, step: DevicePermutations, permutations: DevicePermutations
 ) -> DevicePermutations:
-    unit = identity(spec)
-
     def one(one_step: DevicePermutations, current: DevicePermutations) -> DevicePermutations:
-        further, before = element_of(one_step), element_of(current)
-        signs = {name: further.signs.get(name, unit.signs[name]) for name in before.signs}
-        step = Element(unit.permutations | further.permutations, {}, signs)
-        moved = compose(spec, step, before)
+        moved = compose(spec, element_of(one_step), element_of(current))
         flipped = {sign_key(name): value.astype(jnp.int8) for name, value in moved.signs.items()}
         return moved.permutations | flipped
 

@@ -2,6 +2,10 @@
 
 And all that a rule is written with (`register_rule`): `AxisMap`, `Span`, `layout` and `constant_along` say
 what happens to indices; `equal`, `product` and the other relations what happens to factors and signs.
+
+A primitive that JAX adds may belong in these tables: `RULES` (a new file of rules must be imported here),
+`EXPONENT_RULES`, `known_values.PASS`, `ARITHMETIC` and `ZERO_IF_*`, `exponents.VIEWS`, `roles.ROOTS`,
+`unstack.INDEXED_APART`, `program.BODY_OF_CALL`, and `capture.UNCHANGED` of the alignment's features.
 """
 
 from symbnn.symmetry.discovery.exponent_rules import (

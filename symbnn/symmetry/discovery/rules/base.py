@@ -4,6 +4,11 @@ A rule says what a primitive does to indices, like an einsum: it names an index 
 every operand and result. Equal variables are the same index, so their permutations are the same; a pinned
 variable allows only the identity. A rule sees shapes and parameters, never values. Returning None means
 "not understood": every axis is pinned, which is always sound.
+
+A variable that no result names is either reduced, so that the results are constant along it
+(`constant_along`: a sum, a matrix product), or cut away, so that they say nothing about it (positions that a
+slice leaves out). Only what is cut away may be rescaled as it likes. Rules of this package say which it is by
+naming it or not; in rules that users register a variable that no result names counts as reduced.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -43,7 +48,7 @@ class AxisMap(NamedTuple):
 Rule = Callable[[Equation], AxisMap | None]
 
 RULES: dict[str, Rule] = {}
-"""By primitive name. Filled when `symbnn.symmetry.rules` is imported, and by `register_rule`."""
+"""By primitive name. Filled when `symbnn.symmetry.discovery.rules` is imported, and by `register_rule`."""
 
 
 def rule(*primitives: str) -> Callable[[Rule], Rule]:

@@ -4,18 +4,27 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from symbnn.symmetry.discovery.rules.base import AxisMap, Layout, Rule, Span, Variable
+from symbnn.symmetry.discovery.rules.base import AxisMap, Layout, Rule, Span, Variable, constant_along
 from symbnn.symmetry.program import Equation, Value
 
 
 def checked(rule: Rule) -> Rule:
-    """The rule, with a `ValueError` for an axis map that does not fit the equation."""
+    """The rule, with a `ValueError` for an axis map that does not fit the equation.
+
+    Results are taken to be constant along what none of them names (`base`).
+    """
 
     def checking(equation: Equation) -> AxisMap | None:
         axis_map = rule(equation)
-        if axis_map is not None:
-            check_axis_map(equation, axis_map)
-        return axis_map
+        if axis_map is None:
+            return None
+        check_axis_map(equation, axis_map)
+        given, kept = (
+            {variable for spans in side for span in spans for variable in span.variables}
+            for side in (axis_map.operands, axis_map.results)
+        )
+        gone = constant_along(given - kept)
+        return axis_map._replace(results=tuple((*spans, *gone) for spans in axis_map.results))
 
     return checking
 

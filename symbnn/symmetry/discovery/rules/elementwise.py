@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from symbnn.symmetry.discovery.rules.base import AxisMap, Layout, broadcast, constant_along, layout, rule
+from symbnn.symmetry.discovery.rules.base import AxisMap, broadcast, constant_along, layout, rule
 from symbnn.symmetry.program import Equation
 
 ELEMENTWISE = (
@@ -51,21 +51,11 @@ def link(equation: Equation) -> AxisMap:
     return AxisMap((same, *(() for _ in equation.operands[1:])), (same,))
 
 
-@rule("scan_x")
-def scan_x(equation: Equation) -> AxisMap:
-    """An iteration sees one index of axis 0; inside it, values are constant along the scanned axis."""
-    whole, inside = _scanned(equation, len(equation.results[0].shape))
-    return AxisMap((whole,), (inside,))
-
-
-@rule("scan_y")
-def scan_y(equation: Equation) -> AxisMap:
-    """The iterations' values stacked along axis 0."""
-    whole, inside = _scanned(equation, len(equation.operands[0].shape))
-    return AxisMap((inside,), (whole,))
-
-
-def _scanned(equation: Equation, rank: int) -> tuple[Layout, Layout]:
-    variable = ("loop", equation.params["loop"])
+@rule("scan_x", "scan_y")
+def scanned(equation: Equation) -> AxisMap:
+    """An iteration sees one index of axis 0, or makes one; inside, values are constant along the loop."""
+    loop = ("loop", equation.params["loop"])
+    rank = min(len(equation.operands[0].shape), len(equation.results[0].shape))
     inner = tuple(("inner", axis) for axis in range(rank))
-    return layout((variable, *inner)), (*layout(inner), *constant_along((variable,)))
+    whole, inside = layout((loop, *inner)), (*layout(inner), *constant_along((loop,)))
+    return AxisMap((whole,), (inside,)) if equation.primitive == "scan_x" else AxisMap((inside,), (whole,))

@@ -97,11 +97,7 @@ def scatter(equation: Equation) -> AxisMap:
 def _windowed(
     whole: tuple[int, ...], part: tuple[int, ...]
 ) -> tuple[list[Variable], list[Variable], dict[Variable, str]]:
-    before: list[Variable] = list(range(len(whole)))
-    after: list[Variable] = [
-        axis if whole[axis] == part[axis] else ("part", axis) for axis in range(len(whole))
-    ]
     parts = [axis for axis in range(len(whole)) if whole[axis] != part[axis]]
-    pins: dict[Variable, str] = dict.fromkeys(parts, ROWS)
-    pins |= {("part", axis): ROWS for axis in parts}
-    return before, after, pins
+    before: list[Variable] = list(range(len(whole)))
+    after: list[Variable] = [("part", axis) if axis in parts else axis for axis in range(len(whole))]
+    return before, after, dict.fromkeys((*parts, *(("part", axis) for axis in parts)), ROWS)

@@ -17,11 +17,9 @@ def reduce(equation: Equation) -> AxisMap:
 @rule("argmax", "argmin")
 def arg_reduce(equation: Equation) -> AxisMap:
     """The result is a position, so positions are pinned."""
-    axes, rank = equation.params["axes"], len(equation.operands[0].shape)
-    kept = [axis for axis in range(rank) if axis not in axes]
-    return AxisMap(
-        (layout(range(rank)),), (layout(kept),), dict.fromkeys(axes, "its positions are the result")
-    )
+    axes, variables = equation.params["axes"], range(len(equation.operands[0].shape))
+    kept = layout(axis for axis in variables if axis not in axes)
+    return AxisMap((layout(variables),), (kept,), dict.fromkeys(axes, "its positions are the result"))
 
 
 @rule("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")

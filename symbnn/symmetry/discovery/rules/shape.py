@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from symbnn.symmetry.discovery.rules.base import (
     AxisMap,
+    Layout,
     Span,
     Variable,
     broadcast,
@@ -22,20 +23,13 @@ def transpose(equation: Equation) -> AxisMap:
     return AxisMap((layout(range(len(permutation))),), (layout(permutation),))
 
 
-@rule("squeeze")
-def squeeze(equation: Equation) -> AxisMap:
-    """Axes of length 1 go."""
-    rank = len(equation.operands[0].shape)
-    kept = [axis for axis in range(rank) if axis not in equation.params["dimensions"]]
-    return AxisMap((layout(range(rank)),), (layout(kept),))
-
-
-@rule("expand_dims")
-def expand_dims(equation: Equation) -> AxisMap:
-    """Axes of length 1 come."""
-    rank = len(equation.results[0].shape)
-    kept = [axis for axis in range(rank) if axis not in equation.params["dimensions"]]
-    return AxisMap((layout(kept),), (layout(range(rank)),))
+@rule("squeeze", "expand_dims")
+def come_or_go(equation: Equation) -> AxisMap:
+    """Axes of length 1 go or come."""
+    ranks = [len(value.shape) for value in (*equation.operands, *equation.results)]
+    kept = [axis for axis in range(max(ranks)) if axis not in equation.params["dimensions"]]
+    before, after = (layout(range(rank) if rank == max(ranks) else kept) for rank in ranks)
+    return AxisMap((before,), (after,))
 
 
 @rule("broadcast_in_dim")
@@ -67,15 +61,10 @@ def reshape(equation: Equation) -> AxisMap:
 def concatenate(equation: Equation) -> AxisMap:
     """Along the joined axis every operand keeps its own index."""
     axis, rank = int(equation.params["dimension"]), len(equation.results[0].shape)
-    operands = [value for value in equation.operands if value.size]
-    segments: dict[Variable, int] = {
-        ("segment", number): value.shape[axis] for number, value in enumerate(operands)
-    }
-    layouts = iter(_replaced(rank, axis, Span((axis,), (variable,))) for variable in segments)
+    whole, parts, segments = _joined(rank, axis, [v.shape[axis] for v in equation.operands if v.size])
+    layouts = iter(parts)
     return AxisMap(
-        tuple(next(layouts) if value.size else () for value in equation.operands),
-        (_replaced(rank, axis, Span((axis,), tuple(segments), is_sum=True)),),
-        sizes=segments,
+        tuple(next(layouts) if value.size else () for value in equation.operands), (whole,), sizes=segments
     )
 
 
@@ -83,14 +72,8 @@ def concatenate(equation: Equation) -> AxisMap:
 def split(equation: Equation) -> AxisMap:
     """Concatenation backwards."""
     axis, rank = int(equation.params["axis"]), len(equation.operands[0].shape)
-    segments: dict[Variable, int] = {
-        ("segment", number): size for number, size in enumerate(map(int, equation.params["sizes"]))
-    }
-    return AxisMap(
-        (_replaced(rank, axis, Span((axis,), tuple(segments), is_sum=True)),),
-        tuple(_replaced(rank, axis, Span((axis,), (variable,))) for variable in segments),
-        sizes=segments,
-    )
+    whole, parts, segments = _joined(rank, axis, list(map(int, equation.params["sizes"])))
+    return AxisMap((whole,), parts, sizes=segments)
 
 
 @rule("slice")
@@ -128,10 +111,7 @@ def pad(equation: Equation) -> AxisMap:
     for axis, (low, high, interior) in enumerate(equation.params["padding_config"]):
         if low < 0 or high < 0 or interior:
             spans.append(Span((axis,), (("padded", axis),)))
-            pins |= {
-                axis: "padded between its elements, or cut",
-                ("padded", axis): "padded between its elements, or cut",
-            }
+            pins |= dict.fromkeys((axis, ("padded", axis)), "padded between its elements, or cut")
             continue
         parts: dict[Variable, int] = {("low", axis): low, axis: operand.shape[axis], ("high", axis): high}
         parts = {variable: part for variable, part in parts.items() if part}
@@ -154,29 +134,17 @@ def tile(equation: Equation) -> AxisMap:
     return AxisMap(((*layout(range(rank)), *constant),), (repeated,), sizes=sizes)
 
 
-@rule("stack")
+@rule("stack", "unstack")
 def stack(equation: Equation) -> AxisMap:
-    """The new axis tells the operands apart, so it is pinned; along all others they are one index."""
+    """The axis tells the values apart, so it is pinned; along all others they are one index."""
     axis = equation.params["axis"]
-    rank = len(equation.results[0].shape)
-    others = [number for number in range(rank) if number != axis]
-    return AxisMap(
-        tuple(layout(others) for _ in equation.operands),
-        (layout(range(rank)),),
-        {axis: "different values are stacked along it"},
+    rank = max(len(value.shape) for value in (*equation.operands, *equation.results))
+    others = layout(number for number in range(rank) if number != axis)
+    operands, results = (
+        tuple(layout(range(rank)) if len(value.shape) == rank else others for value in values)
+        for values in (equation.operands, equation.results)
     )
-
-
-@rule("unstack")
-def unstack(equation: Equation) -> AxisMap:
-    """Stacking backwards."""
-    axis, rank = equation.params["axis"], len(equation.operands[0].shape)
-    others = [number for number in range(rank) if number != axis]
-    return AxisMap(
-        (layout(range(rank)),),
-        tuple(layout(others) for _ in equation.results),
-        {axis: "different values are stacked along it"},
-    )
+    return AxisMap(operands, results, {axis: "different values are stacked along it"})
 
 
 @rule("rev")
@@ -185,6 +153,15 @@ def rev(equation: Equation) -> AxisMap:
     shape = equation.results[0].shape
     pins = dict.fromkeys(equation.params["dimensions"], "reversed")
     return AxisMap((broadcast(equation.operands[0], shape),), (layout(range(len(shape))),), pins)
+
+
+def _joined(
+    rank: int, axis: int, lengths: list[int]
+) -> tuple[Layout, tuple[Layout, ...], dict[Variable, int]]:
+    """Layouts of a whole and of its segments along an axis, and the lengths of their indices."""
+    segments: dict[Variable, int] = {("segment", number): size for number, size in enumerate(lengths)}
+    parts = tuple(_replaced(rank, axis, Span((axis,), (variable,))) for variable in segments)
+    return _replaced(rank, axis, Span((axis,), tuple(segments), is_sum=True)), parts, segments
 
 
 def _replaced(rank: int, axis: int, span: Span) -> tuple[Span, ...]:

@@ -1,5 +1,7 @@
 """Activations that are found in the network's own program: in batched products, scans and packed axes."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -63,3 +65,35 @@ def test_activations_inside_a_while_loop_are_asked_for():
     samples = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], params)
     with pytest.raises(ValueError, match=r"while loop or a branch.*pass activations="):
         symmetry.align(spec, samples, method="activations", apply=apply, inputs=inputs)
+
+
+def two_inputs(p, x, y):
+    return jax.nn.relu(x @ p["in"] + y @ p["other"]) @ p["out"]
+
+
+TWO_PARAMS = draw({"in": (2, 5), "other": (3, 5), "out": (5, 2)})
+TWO_INPUTS = tuple(jax.random.normal(jax.random.key(size), (50, size)) for size in (2, 3))
+TWO_SPEC = symmetry.discover(two_inputs, TWO_PARAMS, *TWO_INPUTS)
+
+
+def of_a_dict(p, x):
+    return two_inputs(p, x["x"], x["y"])
+
+
+@pytest.mark.parametrize(
+    ("spec", "apply", "inputs"),
+    [
+        (TWO_SPEC, two_inputs, TWO_INPUTS),
+        (TWO_SPEC, of_a_dict, dict(zip("xy", TWO_INPUTS, strict=True))),
+        # Leaves are found by name: a spec may list them in any order.
+        (replace(TWO_SPEC, leaves=TWO_SPEC.leaves[::-1]), two_inputs, TWO_INPUTS),
+    ],
+    ids=["tuple", "dict", "leaves in another order"],
+)
+def test_activations_of_several_inputs(spec, apply, inputs):
+    samples, planted = noisy_copies(spec, TWO_PARAMS, jax.random.key(1), 3, noise=0.01)
+    result = symmetry.align(
+        spec, samples, reference=TWO_PARAMS, method="activations", apply=apply, inputs=inputs
+    )
+    expected = jax.vmap(lambda g: symmetry.inverse(spec, g))(planted).permutations
+    jax.tree.map(np.testing.assert_array_equal, result.elements.permutations, expected)

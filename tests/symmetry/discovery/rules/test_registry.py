@@ -7,7 +7,7 @@ import pytest
 
 from symbnn import symmetry
 from symbnn.symmetry import rules
-from tests.symmetry.cases import discovered, hidden, summary
+from tests.symmetry.cases import Case, discovered, hidden, summary
 
 
 @pytest.fixture
@@ -36,6 +36,35 @@ def test_the_example_of_a_rule_runs(own_rules):
     (example,) = doctest.DocTestFinder().find(symmetry.register_rule, "register_rule", globs={})
     result = doctest.DocTestRunner().run(example)
     assert (result.attempted, result.failed) == (15, 0)
+
+
+def test_what_a_registered_contraction_sums_over_is_consumed(own_rules):
+    primitive = jax.extend.core.Primitive("weighted_sum")
+    primitive.def_abstract_eval(lambda x, w: x.update(shape=x.shape[:1]))
+    shapes = {"in": (3, 6), "out": (6,)}
+    case = Case(lambda p, x: primitive.bind(x @ p["in"], p["out"]), shapes, (4, 3), [])
+    results = (*rules.layout("n"), *rules.constant_along("k"))
+    symmetry.register_rule(
+        primitive,
+        lambda e: rules.AxisMap((rules.layout("nk"), rules.layout("k")), (results,)),
+        scale=rules.product,
+    )
+    roles = {leaf.name: [f.role for _, f in leaf.factors() if f.group] for leaf in discovered(case).leaves}
+    assert roles == {"in": ["produces"], "out": ["consumes"]}
+
+
+def test_a_sum_that_leaves_its_variable_out_has_no_scale(own_rules):
+    """Σ x over units that are rescaled one by one changes, whatever the relation says of one index."""
+    primitive = jax.extend.core.Primitive("weighted_sum")
+    primitive.def_abstract_eval(lambda x: x.update(shape=x.shape[:1]))
+    symmetry.register_rule(
+        primitive,
+        lambda e: rules.AxisMap((rules.layout("nk"),), (rules.layout("n"),)),
+        scale=rules.equal,
+        sign=rules.equal,
+    )
+    case = Case(lambda p, x: primitive.bind(x @ p["in"]), {"in": (3, 6)}, (4, 3), [])
+    assert summary(discovered(case)) == [(6, (), 0, 0)]
 
 
 WRONG_RULES = {
