@@ -103,6 +103,8 @@ def differing(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
 def refuse_other_run(directory: Path, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     """`ArtefactError` naming the first entry in which the run of `directory` and this one differ."""
     for name in differing(found, wanted):
+        if isinstance(found.get(name), dict) and isinstance(wanted.get(name), dict):
+            return refuse_other_run(directory, found[name], wanted[name])
         raise ArtefactError(
             f"{directory} belongs to another run: its {name} is {found.get(name)!r}, but this run has "
             f"{wanted.get(name)!r}; use another directory, or delete this one to start afresh"

@@ -46,7 +46,7 @@ def test_only_a_damaged_shard_is_trained_again_to_the_same_weights(zoo_run, caps
 def test_the_zoo_of_another_config_is_refused(zoo_run):
     opened, config, problem, zoo = zoo_run
     other = dataclasses.replace(config, num_networks=16)
-    with pytest.raises(io.ArtefactError, match="num_networks was 24 and is now 16"):
+    with pytest.raises(io.ArtefactError, match="its num_networks is 24, but this run has 16"):
         study.fill(opened, other, problem, zoo)
 
 
