@@ -43,6 +43,7 @@ FAMILIES = {
     "optunet": "chain",
     "resnet18": "resnet",
     "resnet50": "resnet",
+    "resnet20": "resnet",
     "resnet20_frn": "resnet",
     "wrn28_10": "wide",
     "vit": "vit",
