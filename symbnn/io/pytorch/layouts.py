@@ -121,7 +121,10 @@ def _uses(
         raise LayoutError("the model does not know its input shape; give a batch of inputs as example=")
     if example is None:
         return _cached_uses(model)
-    return _traced(model, jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), example))
+    if not hasattr(example, "shape"):
+        example = np.asarray(example)
+    dtype = jax.dtypes.canonicalize_dtype(example.dtype)
+    return _traced(model, jax.ShapeDtypeStruct(example.shape, dtype))
 
 
 @functools.lru_cache(maxsize=32)

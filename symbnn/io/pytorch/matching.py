@@ -7,6 +7,7 @@ in the order in which PyTorch's network defines them, have the shapes that the p
 """
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -75,6 +76,9 @@ def named(
         raise ValueError(
             f"layers {sorted(free)} of the model have no PyTorch name; the map knows {sorted(names)}"
         )
+    for entry, count in Counter(found.values()).items():
+        if count > 1:
+            raise ValueError(f"layers maps {count} leaves to {entry.key!r}; give each a name of its own")
     return found
 
 

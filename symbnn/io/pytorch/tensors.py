@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import ml_dtypes
+import jax.numpy as jnp
 import numpy as np
 
 MOST_AXES = 32
@@ -14,9 +14,9 @@ NUMPY_NAMES = (
 )
 DTYPES = {
     **{name: np.dtype(name) for name in NUMPY_NAMES},
-    "bfloat16": np.dtype(ml_dtypes.bfloat16),
-    "float8_e4m3fn": np.dtype(ml_dtypes.float8_e4m3fn),
-    "float8_e5m2": np.dtype(ml_dtypes.float8_e5m2),
+    "bfloat16": np.dtype(jnp.bfloat16),
+    "float8_e4m3fn": np.dtype(jnp.float8_e4m3fn),
+    "float8_e5m2": np.dtype(jnp.float8_e5m2),
 }
 """By the name after `torch.`."""
 STORAGES = {

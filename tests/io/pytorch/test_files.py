@@ -1,7 +1,7 @@
 """What PyTorch writes is read without it, what is written without it PyTorch reads; other files are named."""
 
 import jax
-import ml_dtypes
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -44,7 +44,7 @@ def tensors(torch):
 def as_numpy(torch, tensor):
     tensor = tensor.detach()
     if tensor.dtype == torch.bfloat16:
-        return tensor.float().numpy().astype(ml_dtypes.bfloat16)
+        return tensor.float().numpy().astype(jnp.bfloat16)
     return tensor.numpy()
 
 
@@ -74,7 +74,7 @@ def test_dtypes_that_only_new_files_have(torch, tmp_path):
 
 @pytest.mark.parametrize("suffix", [".pt", ".pth", ".th", ".bin", ".safetensors"])
 def test_what_is_written_comes_back(tmp_path, suffix):
-    arrays = {**SAFE, "half": np.float16([1, 2]), "brain": np.ones(3, ml_dtypes.bfloat16)}
+    arrays = {**SAFE, "half": np.float16([1, 2]), "brain": np.ones(3, jnp.bfloat16)}
     arrays |= {
         "turned": np.arange(6, dtype=np.float64).reshape(2, 3).T,
         "empty": np.zeros((0, 2), np.float32),

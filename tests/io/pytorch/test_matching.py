@@ -217,5 +217,7 @@ def test_what_is_no_source_is_named(tmp_path):
         io.from_torch(SQUARE, str(tmp_path / "absent.pth"))
     with pytest.raises(ValueError, match=r"layers has \['hiden0'\], which the model has not"):
         io.from_torch(SQUARE, own_names(), {"hiden0": "fc1"})
+    with pytest.raises(ValueError, match=r"layers maps 2 leaves to 'fc.weight'; give each a name of its own"):
+        io.from_torch(SQUARE, own_names(), dict(zip(OWN, ("fc", "fc", "a", "b"), strict=True)))
     with pytest.raises(ValueError, match=r"params: leaf 'hidden0/bias' has shape \(2, 5\); expected \(5,\)"):
         io.to_torch(SQUARE, tree.stack([SQUARE_PARAMS] * 2))
