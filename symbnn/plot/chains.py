@@ -15,7 +15,7 @@ from scipy.stats import rankdata
 
 from symbnn.plot.choice import Weight, choose
 from symbnn.plot.draws import Draws, states_of
-from symbnn.plot.style import BLUE, GREY, PALETTE, RED, colours, new_figure, shortened
+from symbnn.plot.style import BLUE, PALETTE, RED, colours, new_figure, shortened
 
 STATE_COLOURS = {"raw": RED, "aligned": BLUE}
 
@@ -59,9 +59,9 @@ def rank(
         panel.set_yticks(np.arange(chains) + 0.45, [str(chain) for chain in range(chains)])
         panel.set(xlim=(0, chains * draws), ylim=(0, chains))
 
-    figure, panels = _grid(states, which, draw, figure=figure, height=0.9 + 0.24 * chains)
+    figure, panels = _grid(states, which, draw, figure=figure, height=1.0 + 0.24 * chains)
     for panel in panels[-len(states) :]:
-        panel.set_xlabel(f"rank among {chains * draws:,} draws (dotted: uniform)")
+        panel.set_xlabel(f"rank among {chains * draws:,} (dotted: uniform)")
     for panel in panels[:: len(states)]:
         panel.set_ylabel("chain")
     return figure.get_figure(root=True)
@@ -84,7 +84,7 @@ def trace(raw: Any, aligned: Any = None, *, which: Any = 4, figure: Any = None) 
             panel.plot(each, color=shade, linewidth=0.9, alpha=0.85, label=f"chain {chain}")
         panel.margins(x=0.01)
 
-    figure, panels = _grid(states, which, draw, figure=figure, height=1.7)
+    figure, panels = _grid(states, which, draw, figure=figure, height=1.9)
     for start in range(0, len(panels), len(states)):
         _share_scale(panels[start : start + len(states)])
     for panel in panels[-len(states) :]:
@@ -138,6 +138,5 @@ def _grid(
 
 def _name(panel: Axes, weight: Weight, state: str, draws: Draws) -> None:
     rhat = weight.rhat(draws)
-    panel.set_title(shortened(str(weight), 34), loc="left", fontsize=9)
     words = state if rhat is None else f"{state}, R-hat {rhat:.2f}"
-    panel.set_title(words, loc="right", fontsize=9, color=STATE_COLOURS[state] if rhat else GREY)
+    panel.set_title(f"{shortened(str(weight), 40)}\n{words}", loc="left", fontsize=9)

@@ -61,6 +61,10 @@ def new_figure(
             f"figure: expected an empty one, got one with {len(figure.axes)} panels; give each plot a part "
             "of its own, as of figure.subfigures(1, 2)"
         )
+    whole = figure.get_figure(root=True)
+    if whole.get_layout_engine() is None:
+        # Labels and legends would lie on one another.
+        whole.set_layout_engine("constrained")
     axes = figure.subplots(rows, columns, squeeze=False, height_ratios=height_ratios).ravel().tolist()
     for panel in axes:
         panel.spines[["top", "right"]].set_visible(False)
