@@ -114,7 +114,7 @@ def split_images(problem: Problem, settings: Refinement, samples: Samples) -> Da
     most = len(images) - max(1, math.ceil(settings.batch_size / 2))
     if settings.num_validation > most:
         raise ValueError(
-            f"--refinement.num-validation must be at most {most} of {len(images)} training images, so that "
+            f"--refinement.num-validation must be at most {most} of {len(images)} training examples, so that "
             f"the others and as many mixed-up ones fill a batch; got {settings.num_validation}"
         )
     order = jax.random.permutation(keys.named(problem.key, "validation"), len(images))

@@ -15,7 +15,7 @@ from experiments.common.problem import Problem, load
 from experiments.harness import progress
 from experiments.weight_sharing.augmentation import augmented
 from experiments.weight_sharing.imports import import_weights
-from symbnn import keys, sharing
+from symbnn import keys, sharing, tree
 from symbnn.io import TrainingStore
 from symbnn.sharing import Clusters, Layout, Refined, SharedWeights, Stochastic
 from symbnn.types import Params
@@ -33,6 +33,14 @@ def load_problem(config: WeightSharing, seed: int) -> Problem:
         num_held_out=config.judging.holdout,
         seed=seed,
     )
+
+
+def kernels(problem: Problem) -> Callable[[str], bool]:
+    """Which leaves are shared; a network of another library may call its kernels what it likes."""
+    if not problem.is_own:
+        return sharing.is_kernel
+    leaves = tree.named_leaves(problem.shapes)
+    return lambda name: len(leaves[name].shape) > 1
 
 
 def pretrain(problem: Problem, checkpoint: TrainingStore) -> dict[str, Any]:
@@ -95,6 +103,7 @@ def _stochastic(
             scale_speed=settings.scale_speed,
             kl_weight=kl_weight,
             prior_std=settings.prior_std,
+            select=kernels(problem),
             wrap=partial(augmented, problem),
             progress=show,
             checkpoint=checkpoint,
