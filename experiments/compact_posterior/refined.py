@@ -17,7 +17,7 @@ import numpy as np
 from configs.parts import Refinement
 from experiments.common import columns
 from experiments.common.problem import Problem
-from experiments.harness import progress
+from experiments.harness.progress import SHOWN
 from experiments.harness.tables import Row, Table
 from symbnn import compact, keys, tree
 from symbnn.posteriors import DiagonalGaussian
@@ -150,18 +150,17 @@ def _validate(problem: Problem, data: Data, fit: DiagonalGaussian) -> dict[str, 
 def _fit(
     problem: Problem, settings: Refinement, data: Data, start: DiagonalGaussian, loss: str, penalty: float
 ) -> DiagonalGaussian:
-    with progress.show() as show:
-        return compact.refine(
-            start,
-            problem.model,
-            data.inputs,
-            data.probs,
-            keys.named(problem.key, "refinement"),
-            epochs=settings.num_epochs,
-            batch_size=settings.batch_size,
-            learning_rate=settings.learning_rate,
-            num_draws=settings.num_draws,
-            loss=loss,
-            penalty=penalty,
-            progress=show,
-        ).posterior
+    return compact.refine(
+        start,
+        problem.model,
+        data.inputs,
+        data.probs,
+        keys.named(problem.key, "refinement"),
+        epochs=settings.num_epochs,
+        batch_size=settings.batch_size,
+        learning_rate=settings.learning_rate,
+        num_draws=settings.num_draws,
+        loss=loss,
+        penalty=penalty,
+        progress=SHOWN,
+    ).posterior

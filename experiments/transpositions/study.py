@@ -219,7 +219,8 @@ def _correlation_table(initial: np.ndarray, found: Any) -> Table:
 
 
 def _correlations(measure: Any, initial: np.ndarray, runs: np.ndarray) -> np.ndarray:
-    return np.array([measure(initial, row).statistic for row in runs])
+    # Of numbers that are all alike there is no correlation.
+    return np.array([measure(initial, row).statistic if np.ptp(row) else np.nan for row in runs])
 
 
 def _path_table(weights: np.ndarray, method: str, lines: dict[int, np.ndarray]) -> Table:
