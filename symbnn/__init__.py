@@ -6,6 +6,7 @@ is what these packages export.
 """
 
 import importlib
+import logging
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from symbnn import symmetry as symmetry
 
 __version__ = version("symbnn")
+# Quiet unless the user asks for it, as `logging.basicConfig(level="INFO")` does.
+logging.getLogger("symbnn").addHandler(logging.NullHandler())
 
 __all__ = [
     "compact",

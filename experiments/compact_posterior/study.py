@@ -156,13 +156,14 @@ def _figures(
 
 def _introduction(problem: Problem) -> list[str]:
     config = problem.config
+    activation = "" if problem.is_own else f", {config.model.activation}"
     return [
-        f"{config.data.name}: {problem.target.num_data} training and {len(problem.labels)} test images; "
-        f"network {problem.sizes}, {config.model.activation}. "
+        f"{problem.data.name}: {problem.target.num_data} training and {len(problem.labels)} test examples; "
+        f"network {problem.sizes}{activation}. "
         f"HMC: {config.inference.num_chains} chains of {config.inference.num_samples} draws. "
         f"Ensemble: {config.ensemble.num_members} networks.",
         "q_d is the Gaussian with the mean and standard deviation of the raw samples, q_r that of the "
         f"samples aligned to the first of them (matched by {config.compact.matching}). Agreement is the "
-        "share of test images on which the most probable class is the one by HMC; TV is the total variation "
-        "between the predictions, from 0 (equal) to 1.",
+        "share of test examples on which the most probable class is the one by HMC; TV is the total "
+        "variation between the predictions, from 0 (equal) to 1.",
     ]

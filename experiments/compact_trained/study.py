@@ -44,8 +44,8 @@ def run(config: CompactTrained, rundir: Path | str) -> Table:
             opened,
             title="Ensemble and VI at full size",
             introduction=[
-                f"{config.data.name}: {problem.target.num_data} training images, "
-                f"{len(problem.labels)} test images; network {problem.sizes}. "
+                f"{problem.data.name}: {problem.target.num_data} training examples, "
+                f"{len(problem.labels)} test examples; network {problem.sizes}. "
                 f"Ensemble: {config.ensemble.num_members} MAP networks, {config.ensemble.num_epochs} epochs; "
                 f"VI: {config.variational.num_epochs} epochs, {config.reparametrisation} noise; "
                 f"{config.compact.num_draws} draws of every Gaussian, {config.compact.num_draw_seeds} sets."
