@@ -14,8 +14,8 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from symbnn.density.target import has_batch_statistics
 from symbnn.models import in_training
+from symbnn.models.base import has_batch_statistics
 from symbnn.symmetry.spec import Factor, Leaf
 from symbnn.types import Key, Params
 
