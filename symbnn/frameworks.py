@@ -58,8 +58,7 @@ def check_apply(apply: Any) -> None:
 
 def check_model(model: Any) -> None:
     """`ValueError` unless `model` can be a `Model`; a linen module has an `init` and `apply` too."""
-    is_model = callable(getattr(model, "init", None)) and callable(getattr(model, "apply", None))
-    if library(model) is not None or not is_model:
+    if library(model) is not None or not (hasattr(model, "init") and hasattr(model, "apply")):
         raise ValueError(
             f"model must be a models.Model; got {described(model)}: wrap a network of any JAX library by "
             "models.wrap(network, example)"
