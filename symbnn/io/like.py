@@ -12,9 +12,9 @@ from typing import Any
 import jax.numpy as jnp
 
 from symbnn import frameworks, tree
-from symbnn.io.files import ArtefactError
+from symbnn.io.files import ArtefactError, explaining
 from symbnn.io.structure import instance
-from symbnn.io.trees import is_array, refuse_other_names
+from symbnn.io.trees import ADVICE, is_array, refuse_other_names
 from symbnn.models.wrapping.nnx import weights_state
 from symbnn.posteriors import FixedLeaves
 
@@ -51,7 +51,8 @@ def in_class_of(path: Path, like: Any, posterior: Any) -> Any:
             return instance(type(node), {name: convert(value) for name, value in fields.items()})
         return type(node)(*map(convert, node)) if hasattr(node, "_fields") else node
 
-    converted = convert(posterior)
+    with explaining(path, "a posterior over networks", ADVICE):
+        converted = convert(posterior)
     if not networks:
         nearest = max(others, key=lambda names: len(names & weights), default=set())
         refuse_other_names(path, sorted(weights - nearest), sorted(nearest - leaves.keys()))

@@ -7,6 +7,7 @@ from typing import Any
 from symbnn import names, posteriors
 from symbnn.io.files import problem
 from symbnn.io.like import in_class_of
+from symbnn.io.structure import static_fields
 from symbnn.io.trees import load_tree, read_metadata, save_tree
 from symbnn.posteriors import Posterior
 
@@ -32,6 +33,8 @@ def save_posterior(path: str | Path, posterior: Posterior, metadata: Mapping[str
         posterior: Its networks may be any tree that JAX accepts (see `save_tree`).
         metadata: Kept beside it, as JSON.
     """
+    # A posterior must come back whole, whoever reads it.
+    static_fields(posterior)
     save_tree(path, posterior, {FIELD: type(posterior).__name__, "user": dict(metadata or {})})
 
 

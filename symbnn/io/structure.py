@@ -81,19 +81,20 @@ def _describe(tree: Any, name: str, arrays: dict[str, np.ndarray]) -> Node:
 
 def _describe_container(tree: Any, name: str, arrays: dict[str, np.ndarray]) -> Node:
     """A container of some class: its children, and the fields that JAX does not look into."""
-    children, fields = _children(tree), _fields(tree)
+    children = _children(tree)
     if children is None:
-        children = fields
+        children = _fields(tree)
     if children is None:
         raise ValueError(
             f"{name or 'tree'!r} is {described(tree)}, which cannot be kept; keep the arrays only, for an "
             "Equinox module eqx.filter(module, eqx.is_array)"
         )
     node = {"class": type(tree).__name__, "fields": _describe_all(children, name, arrays)}
-    others = {key: value for key, value in (fields or {}).items() if key not in children}
-    # A posterior must come back whole; a container of weights takes the rest from whoever reads it.
-    is_posterior = callable(getattr(tree, "sample", None))
-    static = _describe_all(others, name, arrays) if is_posterior else _plain(others)
+    try:
+        static = static_fields(tree)
+    except ValueError:
+        # Whoever reads a container of weights has the rest of it.
+        static = {}
     return node | ({"static": static} if static else {})
 
 
@@ -104,14 +105,16 @@ def _describe_all(children: Mapping[Any, Any], name: str, arrays: dict[str, np.n
     return nodes
 
 
-def _plain(fields: Mapping[str, Any]) -> dict[str, Node]:
-    """The description of fields without arrays; empty if they hold anything that cannot be described."""
-    arrays: dict[str, np.ndarray] = {}
-    try:
-        nodes = _describe_all(fields, "", arrays)
-    except ValueError:
+def static_fields(tree: Any) -> dict[str, Node]:
+    """The description of the fields that JAX does not look into; `ValueError` if one cannot be kept."""
+    fields, children = _fields(tree) or {}, _children(tree)
+    if children is None:
         return {}
-    return {} if arrays else nodes
+    arrays: dict[str, np.ndarray] = {}
+    nodes = _describe_all({key: fields[key] for key in fields if key not in children}, "", arrays)
+    if arrays:
+        raise ValueError(f"{next(iter(arrays))!r} is an array that JAX does not see, which cannot be kept")
+    return nodes
 
 
 def _children(tree: Any) -> dict[str, Any] | None:

@@ -161,9 +161,13 @@ def test_a_posterior_that_cannot_come_back_is_not_written(tmp_path):
         def log_prob(self, params):
             return jnp.zeros(())
 
+    held = Held(jnp.ones(2), jnp.tanh)
     with pytest.raises(ValueError, match=r"'transform' is a .*cannot be kept"):
-        io.save_posterior(tmp_path / "kept", Held(jnp.ones(2), jnp.tanh))
+        io.save_posterior(tmp_path / "kept", held)
     assert not list(tmp_path.iterdir())
+    # As a mere tree it may: its function is there wherever `like` is.
+    io.save_tree(tmp_path / "tree", held)
+    assert io.load_tree(tmp_path / "tree", like=held)[0].transform is jnp.tanh
 
 
 def test_posteriors_have_the_permissions_of_the_umask(tmp_path):

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from symbnn import tree
+from symbnn.frameworks import described
 from symbnn.models.base import join_statistics, split_statistics
 from symbnn.models.wrapping.parts import Call, Parts, over_examples
 from symbnn.symmetry.program import flatten
@@ -49,6 +50,14 @@ def concrete(leaf: Any) -> jax.Array:
             "network has shapes but no weights; give init, a function init(key) of such a network"
         )
     return jnp.asarray(leaf)
+
+
+def refuse_uncallable(module: Any) -> None:
+    """`ValueError` for a module that cannot be called as a function of its inputs."""
+    if not callable(module):
+        raise ValueError(
+            f"network is {described(module)} without a method __call__(inputs); write one, or wrap a function"
+        )
 
 
 def refuse_empty(parts: Parts, weights: Params) -> None:

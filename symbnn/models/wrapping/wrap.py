@@ -81,6 +81,8 @@ def _parts(network: Any, example: jax.ShapeDtypeStruct) -> Parts:
             f"network is the class {network.__name__}; give an instance, as {network.__name__}(...)"
         )
     kind = "equinox" if equinox.is_stateful(network) else frameworks.library(network)
+    if kind in ("linen", "nnx", "equinox"):
+        checks.refuse_uncallable(network[0] if isinstance(network, tuple) else network)
     if kind in ("linen", "haiku"):
         return {"linen": linen.parts, "haiku": haiku.parts}[kind](network, example)
     if kind == "nnx":

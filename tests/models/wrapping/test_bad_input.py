@@ -46,6 +46,10 @@ class Counting(nnx.Module):
         return self.layer(x)
 
 
+class Silent(eqx.Module):
+    weight: jax.Array
+
+
 def noisy(x):
     return hk.dropout(hk.next_rng_key(), 0.5, hk.Linear(2)(x))
 
@@ -58,6 +62,8 @@ CASES = {
     "class": (wrap(nn.Dense), r"network is the class Dense; give an instance, as Dense\(\.\.\.\)"),
     "no network": (wrap(3.0), "network must be .* got a float"),
     "model": (wrap(models.mlp((3,), 2)), "got a Model"),
+    "no call": (wrap(Silent(jnp.ones(2))), r"an Equinox module \(Silent\) without a method __call__"),
+    "not finite": (wrap(eqx.tree_at(lambda m: m.layers[0].bias, MLP, jnp.full(4, jnp.nan))), "not finite"),
     "no axes": (wrap(nn.Dense(2), jnp.ones(())), r"a batch of inputs, \(batch, ...\); got shape \(\)"),
     "no batch, linen": (
         wrap(nn.Dense(2), jnp.ones(3)),
