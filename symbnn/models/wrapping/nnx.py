@@ -26,7 +26,10 @@ def parts(module: Any) -> Parts:
 
     def in_mode(training: bool) -> Any:
         copy = nnx.merge(definition, *states)
-        copy.train() if training else copy.eval()
+        # What its methods `train` and `eval` do.
+        copy.set_attributes(
+            deterministic=not training, use_running_average=not training, raise_if_not_found=False
+        )
         return nnx.split(copy, *kinds)[0]
 
     definitions = {training: in_mode(training) for training in (False, True)}
