@@ -31,6 +31,7 @@ from symbnn.evaluate.stream import (
     map_blocks,
     widened,
 )
+from symbnn.frameworks import check_apply
 from symbnn.types import Key, Samples
 
 # 8 networks x 1,024 inputs keep a matrix multiply busy; at 512 units the activations take 16 MiB.
@@ -79,6 +80,7 @@ def predict(
         whose mean and standard deviation are `(inputs, outputs)`.
     """
     likelihood = CATEGORICAL if likelihood is None else likelihood
+    check_apply(apply)
     count = count_samples(samples, key, num_samples)
     if members:
         check_inputs(inputs, block_samples, block_inputs)

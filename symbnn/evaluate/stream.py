@@ -22,6 +22,7 @@ from jax import lax
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
 from symbnn import keys, tree
+from symbnn.frameworks import check_apply
 from symbnn.types import Key, Params, Samples
 
 Apply = Callable[[Params, jax.Array], jax.Array]
@@ -54,6 +55,7 @@ def fold(
     num_samples: int | None = None,
 ) -> Any:
     """Statistics of all samples at all inputs; the settings are those of `predict`."""
+    check_apply(apply)
     check_inputs(inputs, block_samples, block_inputs)
     samples = _kept(samples, key)
     mesh_axis = sample_axis(samples)
