@@ -110,7 +110,7 @@ def sgmcmc(
         state = ChainState(starts, jax.tree.map(jnp.zeros_like, starts), jnp.zeros(len(mode_keys), jnp.int32))
         samples, num_nonfinite = _follow(plan, advance, state, sink, progress)
         warn_nonfinite("sgmcmc", num_nonfinite)
-        return jax.vmap(Empirical)(samples), {"num_nonfinite": num_nonfinite}
+        return jax.vmap(lambda one: Empirical(one, num_chains=1))(samples), {"num_nonfinite": num_nonfinite}
 
     return ModeMethod(fit_modes, initial, functools.partial(require_in_memory, "sgmcmc"))
 
