@@ -12,7 +12,7 @@ BlackJAX has no loop of its own, so the axes are those of its user's:
     fit = interop.from_blackjax(states.position, infos, axes=("draws",))
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -30,7 +30,7 @@ KNOWN_AXES: tuple[Axes, ...] = (BOTH, ("draws", "chains"), ("draws",))
 STACK = "stack a list first: jax.tree.map(lambda *each: jnp.stack(each), *states)"
 
 
-def from_blackjax(positions: Any, info: Any = None, *, axes: Axes | None = None) -> Fit:
+def from_blackjax(positions: Any, info: Any = None, *, axes: Sequence[str] | None = None) -> Fit:
     """Draws as an `Empirical` that knows its chains, and what the kernels said about them.
 
     Args:
@@ -45,12 +45,10 @@ def from_blackjax(positions: Any, info: Any = None, *, axes: Axes | None = None)
     `log_density`, `acceptance_rate`, `is_divergent`, `num_steps`, `energy` and other numbers of the info
     (chains, draws).
     """
-    axes = None if axes is None else tuple(axes)
-    if axes is not None and axes not in KNOWN_AXES:
-        allowed = ", ".join(map(str, KNOWN_AXES))
-        raise ValueError(f"axes must be one of {allowed}; got {axes}")
+    order = BOTH if axes is None else tuple(axes)
+    if order not in KNOWN_AXES:
+        raise ValueError(f"axes must be one of {', '.join(map(str, KNOWN_AXES))}; got {order}")
     positions, of_draws = _opened(positions)
-    order = BOTH if axes is None else axes
     leading = _leading(positions, order)
     if axes is None and leading[0] > leading[1]:
         raise ValueError(
