@@ -71,7 +71,8 @@ def require(
 
 def keeper(given: Any) -> Any:
     """What holds the networks: the posterior of a `Fit`, else what was given."""
-    return given.posterior if isinstance(given, tuple) and hasattr(given, "posterior") else given
+    is_fit = isinstance(given, tuple) and hasattr(given, "posterior") and hasattr(given, "diagnostics")
+    return given.posterior if is_fit else given
 
 
 def networks(given: Any) -> Any:
@@ -134,7 +135,7 @@ def flatten(samples: Samples) -> tuple[Samples, int]:
 def check_numbers(samples: Samples, purpose: str) -> None:
     """`ValueError` naming a leaf that is a random key, which has no mean: Dropout of nnx keeps one."""
     for name, leaf in tree.named_leaves(samples).items():
-        if jnp.issubdtype(jnp.result_type(leaf), jax.dtypes.prng_key):
+        if hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             raise ValueError(
                 f"leaf {name!r} is a random key, and {purpose}; give the weights alone, of an nnx module "
                 "nnx.split(module, nnx.Param, ...)"

@@ -1,7 +1,6 @@
 """Chains are never taken for draws: what knows them keeps them, a tree with both axes is told or refused."""
 
 import functools
-import importlib.util
 
 import equinox as eqx
 import jax
@@ -10,8 +9,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from symbnn import chains, compact, diagnostics, evaluate, inference, io, models, posteriors, symmetry, tree
-from symbnn.diagnostics import convergence
+from symbnn import chains, compact, diagnostics, evaluate, inference, io, posteriors, symmetry, tree
 from symbnn.posteriors import DiagonalGaussian, Empirical
 
 KEY = jax.random.key(0)
@@ -279,25 +277,6 @@ def test_draws_in_a_store_must_be_read_first(tmp_path):
     stored = inference.Stored(io.ChunkStore(tmp_path), PARAMS, (0,), CHAINS, DRAWS)
     with pytest.raises(ValueError, match=r"read them first: posterior\.load\(\)"):
         compact.gaussian(stored)
-
-
-def test_refine_says_what_it_starts_from():
-    model = models.mlp((3,), 2, hidden=(4,))
-    probs = jnp.full((5, 2), 0.5)
-    with pytest.raises(ValueError, match=r"refine starts from a DiagonalGaussian; got a Empirical: fit one"):
-        compact.refine(POSTERIOR, model, INPUTS, probs, KEY)
-    wrong = compact.gaussian(tree.stack([grouped(model.init(KEY), 1, 2)] * 2))
-    with pytest.raises(ValueError, match=r"posterior.mean: leaf 'hidden0?/bias' has shape \(1, 2, 4\)"):
-        compact.refine(wrong, model, INPUTS, probs, KEY)
-
-
-def test_draws_for_rhat_have_three_axes():
-    """Loaded from its file: in tests, imported modules check all shapes by themselves."""
-    spec = importlib.util.spec_from_file_location("unchecked_convergence", convergence.__file__)
-    unchecked = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(unchecked)
-    with pytest.raises(ValueError, match=r"draws must be \(chains, draws, quantities\); got shape \(8, 3\)"):
-        unchecked.rank_rhat(jnp.ones((8, 3)))
 
 
 def test_posteriors_of_chains_can_be_kept(tmp_path):

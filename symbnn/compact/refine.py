@@ -205,7 +205,7 @@ def _checked(model: Model, posterior: Any, inputs: ArrayLike, probs: ArrayLike) 
     """Inputs and probabilities as one set of data; `ValueError` if they do not fit the network."""
     if not isinstance(posterior, DiagonalGaussian):
         raise ValueError(
-            f"refine starts from a DiagonalGaussian; got a {type(posterior).__name__}: fit one to aligned "
+            f"refine starts from a DiagonalGaussian, not from {type(posterior).__name__}; fit one to aligned "
             "samples with compact.gaussian"
         )
     if has_batch_statistics(posterior.mean):

@@ -74,6 +74,8 @@ def _variables(values: Any, separator: str, name: str = "") -> tuple[dict[str, n
     names = {leaf: variable or "array" for leaf, variable in names.items()}
     if len(set(names.values())) < len(paths):
         raise ValueError(f"two leaves get the same name; avoid {separator!r} in the keys of the tree")
+    for variable in {"chain", "draw"} & set(names.values()):
+        raise ValueError(f"a leaf is called {variable!r}, as a dimension of ArviZ's is; rename it")
     return {names[leaf]: np.asarray(array) for leaf, array in leaves.items()}, names
 
 

@@ -75,6 +75,11 @@ def test_names_that_a_separator_makes_equal_are_refused():
         io.to_arviz(samples, separator=".")
 
 
+def test_a_leaf_called_as_a_dimension_would_be_lost_and_is_refused():
+    with pytest.raises(ValueError, match="a leaf is called 'draw', as a dimension of ArviZ's is; rename it"):
+        io.to_arviz({"draw": jnp.ones(6), "w": jnp.ones((6, 2))})
+
+
 def test_random_keys_are_no_numbers():
     with pytest.raises(ValueError, match="leaf 'key' is a random key, and ArviZ holds numbers"):
         io.to_arviz({"key": jax.random.split(jax.random.key(0), 3)})
