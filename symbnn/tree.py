@@ -126,6 +126,11 @@ def matrix(samples: Samples) -> Float[Array, "samples weights"]:
     return jnp.concatenate([leaf.reshape(count, -1) for leaf in jax.tree.leaves(samples)], axis=1)
 
 
+def flat(params: Params) -> np.ndarray:
+    """All numbers of one network as one vector, in tree order."""
+    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(params)])
+
+
 def cut(flat: Float[Array, " weights"], shapes: Sequence[Sequence[int]]) -> list[Array]:
     """A vector as arrays of these `shapes`, one after the other."""
     ends = list(itertools.accumulate(map(math.prod, shapes)))
