@@ -18,14 +18,14 @@ import jax.numpy as jnp
 
 from symbnn import evaluate, symmetry, tree
 from symbnn.compact.regression import regressed
-from symbnn.evaluate.corrections import with_moments, with_statistics
+from symbnn.evaluate.corrections import check_visible, with_moments, with_statistics
 from symbnn.evaluate.lockstep import Traced, trace, walk
 from symbnn.models import Model
 from symbnn.names import lookup
 from symbnn.posteriors import Empirical
 from symbnn.symmetry import Element, SymmetrySpec
 from symbnn.symmetry.numerics import check_finite
-from symbnn.symmetry.spec import check_params
+from symbnn.symmetry.spec import check_params, split
 from symbnn.types import Params, Samples
 
 Weights = Sequence[float | jax.Array]
@@ -39,13 +39,13 @@ class Merged(NamedTuple):
     params: Params
     """The merged network."""
     aligned: Samples
-    """The networks that it was made of, stacked: the functions that were given, in one labelling and scale."""
+    """The networks that were given, stacked: the same functions in one labelling and on one scale."""
     elements: Element
     """Stacked: how the networks were relabelled (and flipped), after they were brought to one scale."""
     correction: str
     """How the mean of the weights was corrected: "regression", "repair", "statistics" or "none"."""
     barrier: evaluate.Barrier | None = None
-    """On the lines between all pairs of aligned networks, stacked in the order of `itertools.combinations`."""
+    """On the lines between all pairs of networks, stacked in the order of `itertools.combinations`."""
 
 
 def merge(
@@ -82,7 +82,10 @@ def merge(
         return Merged(tree.take(samples, 0), samples, unmoved, "none")
     name = _chosen(model, inputs, correct)
     traced = None if name == "none" else _traced(model, tree.take(samples, 0), inputs)
-    aligned, elements = _aligned(model, samples, inputs, method, reference)
+    gains = (
+        frozenset(site.gain for site in traced.sites if site.norm and site.gain) if traced else frozenset()
+    )
+    aligned, elements = _aligned(model, samples, gains, inputs, method, reference)
     members = [tree.take(aligned, index) for index in range(count)]
 
     def corrected(mean: Params, some: Sequence[Params], weights: Weights) -> Params:
@@ -134,18 +137,24 @@ def _chosen(model: Model, inputs: Any, correct: str | None) -> str:
 def _traced(model: Model, params: Params, inputs: Any) -> Traced:
     """The network's program on the inputs; `ValueError` if statistics cannot be measured in it."""
     traced = trace(model.apply, params, inputs)
+    check_visible(traced)
     found = {site.norm.variance for site in traced.sites if site.norm is not None}
     for leaf in model.spec.leaves:
         if leaf.is_statistic and leaf.name not in found:
             raise ValueError(
                 f"the running variance {leaf.name!r} cannot be measured: the place of its norm was not found "
-                "(it may be inside a loop, or used twice); use correct=None"
+                "(it may be used twice); use correct=None"
             )
     return traced
 
 
 def _aligned(
-    model: Model, samples: Samples, inputs: Any, method: str | None, reference: Params | int | str | None
+    model: Model,
+    samples: Samples,
+    gains: frozenset[str],
+    inputs: Any,
+    method: str | None,
+    reference: Params | int | str | None,
 ) -> tuple[Samples, Element]:
     """Networks in one scale and one labelling, and how they were relabelled."""
     spec = model.spec
@@ -157,17 +166,34 @@ def _aligned(
         method = "weights" if inputs is None else "activations"
     if method == "activations" and inputs is None:
         raise ValueError("method='activations' compares what units compute: pass inputs=")
-    samples = _on_one_scale(spec, samples)
+    samples = _in_one_gauge(spec, gains, samples)
     if reference is not None and not isinstance(reference, int | str):
-        reference = tree.take(_on_one_scale(spec, tree.stack([reference])), 0)
+        reference = tree.take(_in_one_gauge(spec, gains, tree.stack([reference])), 0)
     observed = {"apply": model.apply, "inputs": inputs} if method == "activations" else {}
     found = symmetry.align(spec, samples, reference=reference, method=method, **observed)
     return found.samples, found.elements
 
 
-@partial(jax.jit, static_argnames="spec")
-def _on_one_scale(spec: SymmetrySpec, samples: Samples) -> Samples:
-    return jax.lax.map(lambda one: symmetry.normalise(spec, one), samples)
+@partial(jax.jit, static_argnames=("spec", "gains"))
+def _in_one_gauge(spec: SymmetrySpec, gains: frozenset[str], samples: Samples) -> Samples:
+    """Networks with incoming weights of unit length, and with positive gains behind norms.
+
+    What units compute does not show the sign of the weights in front of a norm, which its gain can undo.
+    """
+    return jax.lax.map(lambda one: _upright(spec, gains, symmetry.normalise(spec, one)), samples)
+
+
+def _upright(spec: SymmetrySpec, gains: frozenset[str], params: Params) -> Params:
+    leaves = tree.named_leaves(params)
+    signs = dict(symmetry.identity(spec).signs)
+    for leaf in (leaf for leaf in spec.leaves if leaf.name in gains):
+        for piece in split(leaf.axes, leaves[leaf.name]):
+            for factor in piece.factors:
+                flips = [number for number, parity in enumerate(factor.signs) if parity % 2]
+                if factor.group is not None and len(flips) == 1 and piece.array.size == factor.size:
+                    sign = jnp.where(piece.array.reshape(-1) < 0, -1, 1)
+                    signs[factor.group] = signs[factor.group].at[flips[0]].set(sign)
+    return symmetry.act(spec, Element({}, {}, signs), params)
 
 
 def _mean(members: Sequence[Params]) -> Params:

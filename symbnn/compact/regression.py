@@ -127,9 +127,10 @@ def layout_of(linear: Equation, reading: Reading) -> Layout | None:
 def _fitted(
     reading: Reading, layout: Layout, target: jax.Array, weights: Sequence[float | jax.Array]
 ) -> Leaves:
-    """The weights that fit the target best, on the scale of the mean weights; the gain that follows is one."""
+    """The weights that fit the target best, on the scale of the mean weights; a gain that follows is one."""
     site = reading.site
-    assert site.weight is not None and site.weight_spread is not None
+    assert site.weight is not None
+    assert site.weight_spread is not None
     operand = layout.linear.operands[1 - layout.data]
     count = len(weights)
     factors = [_factors(reading, layout, i, reading.leaves[i]) for i in range(count)]
@@ -137,9 +138,8 @@ def _fitted(
     mean = _weighed(weights, folded)
     data = reading.values[-1][layout.linear.operands[layout.data]]
     target = site.start_like(target)
-    fit = mean + _correction(
-        layout, data, target, mean, is_centred=site.shift is not None or site.norm is not None
-    )
+    is_centred = site.shift is not None or site.norm is not None
+    fit = mean + _correction(layout, data, target, mean, is_centred=is_centred)
     new = {} if site.gain is None else {site.gain: jnp.ones_like(reading.leaves[-1][site.gain])}
     if site.norm is None:
         size = _factors(reading, layout, -1, reading.leaves[-1] | new)

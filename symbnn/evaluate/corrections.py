@@ -57,6 +57,7 @@ def repair(apply: Apply, inputs: Any) -> Correction:
 
 def with_statistics(traced: Traced, params: Params) -> Params:
     """The network with running statistics of the inputs; `ValueError` if it has none."""
+    check_visible(traced)
     if not any(site.norm for site in traced.sites):
         raise ValueError(
             "no normalisation by running statistics was found in the network: nothing to measure"
@@ -68,8 +69,18 @@ def with_moments(
     traced: Traced, params: Params, networks: Sequence[Params], weights: Sequence[float | jax.Array]
 ) -> Params:
     """The network with the weighted mean of the moments of all `networks`, and statistics of its own."""
+    check_visible(traced)
     check_repairable(traced)
     return walk(traced, [*networks, params], lambda reading: repaired(reading, weights))
+
+
+def check_visible(traced: Traced) -> None:
+    """`ValueError` naming a leaf that is used where nothing can be measured."""
+    if traced.in_loops:
+        raise ValueError(
+            f"leaf {traced.in_loops[0]!r} is used inside a loop or a branch, where nothing can be measured; "
+            "write the layers out, or leave the network uncorrected"
+        )
 
 
 def check_repairable(traced: Traced) -> None:
@@ -77,8 +88,8 @@ def check_repairable(traced: Traced) -> None:
     for site in traced.sites:
         if not site.is_output and not is_repairable(site):
             raise ValueError(
-                f"the pre-activations made by {site.label!r} cannot be repaired: no shift and gain of their own "
-                "were found; use running statistics, or no correction"
+                f"the pre-activations made by {site.label!r} cannot be repaired: no shift and gain of their "
+                "own were found; use running statistics, or no correction"
             )
     if not any(not site.is_output for site in traced.sites):
         raise ValueError("no pre-activations were found in the network: nothing to repair")
@@ -109,7 +120,7 @@ def measured(reading: Reading, leaves: Leaves) -> Leaves:
 
 
 def _multiple(reading: Reading, leaves: Leaves, leaf: str, value: Value, spread: Spread) -> jax.Array:
-    """What a statistic is multiplied by where it is used: one, or what undoes the bias of its first updates."""
+    """What a statistic is multiplied by where it is used: one, or what makes up for its first updates."""
     ones = jnp.ones_like(leaves[leaf])
     one, none = (reading.weigh(leaves | {leaf: at}, value) for at in (ones, jnp.zeros_like(ones)))
     return moments(one - none, spread, ones)[0]
@@ -159,21 +170,19 @@ def _scaled(reading: Reading, leaves: Leaves, factor: jax.Array) -> jax.Array:
         return leaf * factor.reshape(leaf.shape)
     # Which unit a weight belongs to: where the derivative of the units by it does not vanish. Every weight
     # makes one unit only, so a mean over what it makes is that unit's factor.
-    assert site.linear is not None and site.linear.evaluate is not None and site.spread is not None
-    known = {
-        value: jnp.ones_like(reading.values[-1][value])
-        for value in site.linear.operands
-        if value in reading.values[-1]
-    }
+    linear, weight, spread, known = site.linear, site.weight, site.spread, reading.values[-1]
+    assert linear is not None
+    assert weight is not None
+    assert spread is not None
 
     def units(own: jax.Array) -> jax.Array:
         operands = [
-            known[v] if v in known else reading.weigh(leaves | {site.weight: own}, v)
-            for v in site.linear.operands
+            jnp.ones_like(known[value]) if value in known else reading.weigh(leaves | {weight: own}, value)
+            for value in linear.operands
         ]
-        return site.linear.evaluate(*operands)[0]
+        assert linear.evaluate is not None
+        return linear.evaluate(*operands)[0]
 
-    spread = site.spread
     _, gather = jax.vjp(units, leaf)
     (total,), (count,) = (gather(site.start_like(spread(each))) for each in (factor, jnp.ones_like(factor)))
     return leaf * jnp.where(count > 0, total / jnp.where(count > 0, count, 1), 1)

@@ -1,4 +1,4 @@
-"""Several networks evaluated side by side, equation by equation, while the weights of one are being corrected.
+"""Several networks evaluated side by side, equation by equation, while the weights of one are corrected.
 
 A correction of a layer needs what that layer computes in every network, and the layers after it must see
 the corrected one. So the program of `apply` is walked once, for all networks at the same time; at every site
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from symbnn import tree
 from symbnn.evaluate.origins import Origins
 from symbnn.evaluate.preactivations import Site, find_sites
-from symbnn.symmetry.program import Equation, Program, Value, flatten
+from symbnn.symmetry.program import LOOPS, Equation, Program, Value, flatten
 from symbnn.types import Params
 
 Leaves = dict[str, jax.Array]
@@ -29,6 +29,8 @@ class Traced(NamedTuple):
     names: dict[Value, str]
     inputs: list[jax.Array]
     sites: list[Site]
+    in_loops: tuple[str, ...]
+    """Leaves that are used inside loops or branches, which have no sites."""
 
 
 def trace(apply: Apply, params: Params, inputs: Any) -> Traced:
@@ -37,7 +39,14 @@ def trace(apply: Apply, params: Params, inputs: Any) -> Traced:
     arrays = jax.tree.map(jnp.asarray, several)
     program = flatten(jax.make_jaxpr(lambda p, some: apply(p, *some))(params, arrays), walks_loops=False)
     names = dict(zip(program.inputs, tree.named_leaves(params), strict=False))
-    return Traced(program, names, jax.tree.leaves(arrays), find_sites(program, names))
+    hidden = [
+        names[value]
+        for equation in program.equations
+        if equation.primitive in LOOPS
+        for value in equation.operands
+        if value in names
+    ]
+    return Traced(program, names, jax.tree.leaves(arrays), find_sites(program, names), tuple(hidden))
 
 
 class Reading(NamedTuple):

@@ -60,7 +60,7 @@ class Origins:
         return self.leaves.get(value, frozenset())
 
     def path(self, value: Value, leaf: str, through: set[str]) -> Path | None:
-        """The way from `leaf` to `value`, if views and the operations `through` lead there, by one way only."""
+        """The one way from `leaf` to `value`, if views and the operations `through` lead there."""
         if self.names.get(value) == leaf:
             return ()
         equation = self.made_by.get(value)

@@ -19,6 +19,7 @@ BODY_OF_CALL = {
     **dict.fromkeys(("closed_call", "core_call", "custom_jvp_call", "custom_vjp_call"), "call_jaxpr"),
     "custom_vjp_call_jaxpr": "fun_jaxpr",
 }
+LOOPS = {"scan", "while", "cond"}
 
 
 @dataclass(eq=False)
@@ -61,7 +62,7 @@ class Equation:
     where: Any = None
     is_used: tuple[bool, ...] = ()
     evaluate: Callable[..., list[Any]] | None = None
-    """Arrays of the operands to arrays of the results; None for a pseudo-equation, which stands for a link."""
+    """Arrays of the operands to arrays of the results; None for a pseudo-equation."""
 
 
 class Program(NamedTuple):
@@ -81,7 +82,7 @@ class Program(NamedTuple):
 
 
 def flatten(closed: ClosedJaxpr, *, walks_loops: bool = True) -> Program:
-    """The program of a traced function; with loops and branches left whole, every equation can be evaluated."""
+    """The program of a traced function; where loops are left whole, every equation can be evaluated."""
     walker = _Walker(walks_loops)
     inputs = [_value(variable.aval, ()) for variable in closed.jaxpr.invars]
     outputs = walker.call(closed, inputs, ())
@@ -125,7 +126,7 @@ class _Walker:
         name, params = equation.primitive.name, equation.params
         if name in BODY_OF_CALL and BODY_OF_CALL[name] in params:
             return self.call(params[BODY_OF_CALL[name]], operands, loops)
-        if name in ("scan", "while", "cond") and not self.walks_loops:
+        if name in LOOPS and not self.walks_loops:
             return self.plain(equation, operands, loops)
         if name == "scan":
             return self.scan(equation, operands, loops)

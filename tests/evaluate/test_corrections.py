@@ -80,10 +80,9 @@ def from_torch_like(params, x):
 
 def plain_network():
     shapes = {"w": (72, 5), "g": (5,), "m": (5,), "b": (5,), "out": (5, 3)}
-    params = {
-        name: jax.random.normal(jax.random.key(i), shape) for i, (name, shape) in enumerate(shapes.items())
-    }
-    return {**params, "v": jnp.ones(5)}
+    keys = jax.random.split(jax.random.key(0), len(shapes))
+    drawn = {name: jax.random.normal(key, shapes[name]) for key, name in zip(keys, shapes, strict=True)}
+    return {**drawn, "v": jnp.ones(5)}
 
 
 def equinox_network():
