@@ -28,7 +28,7 @@ from jaxtyping import Array, Float
 
 from symbnn import names, tree
 from symbnn.density import Batch, has_batch_statistics
-from symbnn.inference import Fit, ProgressCallback, Recipe
+from symbnn.inference import Fit, Recipe, ShowProgress
 from symbnn.inference.base import check_count
 from symbnn.inference.training.train import train, warn_nonfinite
 from symbnn.models import Model
@@ -62,7 +62,7 @@ def refine(
     num_draws: int = 16,
     loss: str = "cross_entropy",
     penalty: float = 0.0,
-    progress: ProgressCallback | None = None,
+    progress: ShowProgress = "auto",
 ) -> Fit:
     """The diagonal Gaussian near `posterior` whose predictive on `inputs` is `reference_probs`.
 
@@ -78,7 +78,7 @@ def refine(
         num_draws: Draws of every pre-activation that a prediction is averaged over.
         loss: `"cross_entropy"` or `"squared"`, between the two predictives.
         penalty: Weight of KL(q || q_r) in nats.
-        progress: Called by the host after every jitted chunk of epochs.
+        progress: As for every method of `inference`: `"auto"`, a callable, a tuple of such, or None.
 
     Diagnostics: `loss` (epochs,), with the penalty; `num_nonfinite`; and the `Displacement` from the start.
     """

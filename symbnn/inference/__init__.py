@@ -29,6 +29,7 @@ from symbnn.inference.laplace import laplace
 from symbnn.inference.mclmc import mclmc
 from symbnn.inference.multimode import multimode
 from symbnn.inference.nuts import nuts
+from symbnn.inference.progress import ShowProgress, json_lines, progress_bar, scalars
 from symbnn.inference.sgmcmc import sgmcmc
 from symbnn.inference.storage import Storage, Stored
 from symbnn.inference.swag import swag
@@ -49,6 +50,7 @@ __all__ = [
     "Recipe",
     "Run",
     "SamplingError",
+    "ShowProgress",
     "Sink",
     "Storage",
     "Stored",
@@ -59,10 +61,13 @@ __all__ = [
     "dropout",
     "ensemble",
     "hmc",
+    "json_lines",
     "laplace",
     "mclmc",
     "multimode",
     "nuts",
+    "progress_bar",
+    "scalars",
     "sgmcmc",
     "swag",
     "variational",

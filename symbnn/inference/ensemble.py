@@ -17,7 +17,8 @@ import optax
 
 from symbnn import keys, tree
 from symbnn.density import Target, require_network
-from symbnn.inference.base import Checkpoint, Fit, Method, ProgressCallback, check_count
+from symbnn.inference.base import Checkpoint, Fit, Method, check_count
+from symbnn.inference.progress import ShowProgress
 from symbnn.inference.training.recipe import Recipe, trainer
 from symbnn.inference.training.train import (
     NetworkLoss,
@@ -47,7 +48,7 @@ def ensemble(
     initial: Samples | None = None,
     members_per_block: int | None = None,
     snapshots: tuple[int, ...] = (),
-    progress: ProgressCallback | None = None,
+    progress: ShowProgress = "auto",
     checkpoint: Checkpoint | None = None,
 ) -> Method:
     """`num_members` networks as an `Empirical` posterior.
