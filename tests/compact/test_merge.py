@@ -93,7 +93,7 @@ def test_copies_are_merged_by_weights_alone():
 
 @pytest.mark.parametrize("given", [list, tree.stack, lambda some: Empirical(tree.stack(some))])
 def test_one_network_is_itself(given):
-    model, inputs = MODELS["norms"]
+    model, _ = MODELS["norms"]
     params = model.init(jax.random.key(0))
     merged = compact.merge(model, given([params]))
     jax.tree.map(np.testing.assert_array_equal, merged.params, params)
@@ -170,7 +170,7 @@ def test_bad_input_is_refused_in_one_line():
     wide = models.mlp((5,), 3, hidden=(8, 9)).init(jax.random.key(0))
     with pytest.raises(ValueError, match=r"network 1: leaf '.*' has shape"):
         compact.merge(MLP, [good, wide])
-    with pytest.raises(ValueError, match="leaf '.*' has shape"):
+    with pytest.raises(ValueError, match=r"leaf '.*' has shape"):
         compact.merge(MLP, [wide, wide])
     with pytest.raises(ValueError, match="expected at least one, got an empty list"):
         compact.merge(MLP, [])
@@ -191,7 +191,7 @@ def test_bad_input_is_refused_in_one_line():
 def test_statistics_without_inputs_are_refused_unless_they_shall_stay():
     model, _ = MODELS["norms"]
     networks = [model.init(jax.random.key(seed)) for seed in range(2)]
-    with pytest.raises(ValueError, match="needs running statistics of its own .*: pass inputs="):
+    with pytest.raises(ValueError, match=r"needs running statistics of its own .*: pass inputs="):
         compact.merge(model, networks)
     merged = compact.merge(model, networks, correct=None)
     assert merged.correction == "none"
@@ -216,5 +216,5 @@ class Scanned(nn.Module):
 def test_statistics_in_a_loop_are_refused():
     model = models.from_module(Scanned(), (5,))
     networks = [model.init(jax.random.key(seed)) for seed in range(2)]
-    with pytest.raises(ValueError, match="leaf '.*' is used inside a loop or a branch"):
+    with pytest.raises(ValueError, match=r"leaf '.*' is used inside a loop or a branch"):
         compact.merge(model, networks, inputs=INPUTS)
