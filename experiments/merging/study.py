@@ -6,6 +6,7 @@ the networks, without labels or gradients, helps most. Each step is judged with 
 """
 
 import os
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,7 @@ def run(config: Merging, rundir: Path | str) -> Table:
         for members in [*combinations(range(num), 2), *([tuple(range(num))] if num > 2 else [])]:
             some = tree.take(networks, np.array(members))
             name = "merged " + "-".join(map(str, members))
-            judged[name] = opened.stage(name, lambda some=some: _judge(model, some, inputs, test))
+            judged[name] = opened.stage(name, partial(_judge, model, some, inputs, test))
         return _present(opened, config, model, judged)
 
 
@@ -124,15 +125,15 @@ def _present(run: Run, config: Merging, model: Model, judged: dict[str, Any]) ->
         "Accuracy of the networks", ["mean", "least"], [Row.of("test", [np.mean(single), min(single)])]
     )
     kind = "published ResNet-20s" if config.published else f"perceptrons with hidden {config.model.hidden}"
+    num_numbers = tree.num_weights(jax.eval_shape(model.init, jax.random.key(0)))
     drawn = figures.steps({name: [each[name] for each in pairs] for name in pairs[0]}, single)
     best = {name: np.mean([each[name] for each in pairs]) for name in pairs[0]}
     return present(
         run,
         introduction=[
-            f"{len(single)} {kind} ({tree.num_weights(jax.eval_shape(model.init, jax.random.key(0)))} numbers "
-            f"each), trained apart on {config.data.name}; {config.num_inputs} training images without labels "
-            "to match units on, measure statistics and fit layers. Mean ± standard deviation over the pairs; "
-            "the last column merges all networks.",
+            f"{len(single)} {kind} ({num_numbers} numbers each), trained apart on {config.data.name}; "
+            f"{config.num_inputs} training images without labels to match units on, measure statistics and "
+            "fit layers. Mean ± standard deviation over the pairs; the last column merges all networks.",
         ],
         tables=[table, own],
         figures=[("steps", drawn, "Test accuracy of the merged pairs after each step, and of the networks")],

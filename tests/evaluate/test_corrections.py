@@ -11,7 +11,7 @@ from flax import nnx
 
 from symbnn import evaluate, models, tree
 from symbnn.evaluate.lockstep import trace
-from tests.evaluate.networks import BATCH, RANDOM, apply, network, preactivations
+from tests.evaluate.networks import BATCH, RANDOM, ResidualNorms, apply, network, preactivations
 
 INPUTS = jnp.asarray(5.0 + 10.0 * RANDOM.normal(size=(48, 6, 6, 2)), jnp.float32)
 """Far from the moments that fresh running statistics claim."""
@@ -55,7 +55,7 @@ def test_repair_gives_the_mean_network_the_statistics_of_the_ends(batch):
 
 
 def test_statistics_are_those_of_training_mode():
-    model = models.resnet18((6, 6, 2), 3, width=0.0625)
+    model = models.from_module(ResidualNorms(), (6, 6, 2))
     params = model.init(jax.random.key(0))
     found = evaluate.recompute_statistics(model.apply, INPUTS)(params, params, 0.5, params)
     expected = oracle(model.train, params, INPUTS, jax.random.key(1))
