@@ -14,8 +14,9 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from symbnn.models.base import Model, from_module
+from symbnn.models.base import Model
 from symbnn.models.layers import batch_norm, check_image, convolution, dense, scaled
+from symbnn.models.wrapping.wrap import from_module
 
 Stem = Literal["cifar", "imagenet"]
 Shortcut = Literal["projected", "padded"]
