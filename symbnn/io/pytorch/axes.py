@@ -113,12 +113,22 @@ def is_settled(word: Sequence[Places]) -> bool:
     return torch_order(word) == tuple(range(len(word)))
 
 
+def pairs(first: Sequence[Places], second: Sequence[Places]) -> list[tuple[Places, Places]] | None:
+    """The factors of two words for the same axis, cut until they correspond; None if they never do."""
+    left = common(first, second)
+    right = None if left is None else common(second, left)
+    if left is None or right is None or [one.size for one in left] != [other.size for other in right]:
+        return None
+    return list(zip(left, right, strict=True))
+
+
 def meet(first: Sequence[Places], second: Sequence[Places]) -> tuple[Places, ...]:
     """What is known of an axis on which two activations are combined: the more telling meaning wins."""
-    if [place.size for place in first] != [place.size for place in second]:
+    corresponding = pairs(first, second)
+    if corresponding is None:
         settled = is_settled(first) and is_settled(second)
         return (Places(size_of(first), "unsure" if settled else "mixed"),)
-    return tuple(_met(one, other) for one, other in zip(first, second, strict=True))
+    return tuple(_met(one, other) for one, other in corresponding)
 
 
 def end_to_end(words: Sequence[Sequence[Places]], size: int) -> tuple[Places, ...]:

@@ -21,7 +21,7 @@ INSTEAD = "save model.state_dict() instead"
 EXPECTED = "a PyTorch state dict, as torch.save or safetensors write it"
 
 
-def load_torch(path: str | Path, *, entry: str | None = None) -> dict[str, np.ndarray]:
+def load_torch(path: str | Path | Any, *, entry: str | None = None) -> dict[str, np.ndarray]:
     """Names and arrays of a state dict: `.pt`, `.pth`, `.th`, `.bin` of any version, or `.safetensors`.
 
     Pickles are read without running anything; PyTorch is not needed. Arrays may share memory, as tensors do.
@@ -43,7 +43,7 @@ def load_torch(path: str | Path, *, entry: str | None = None) -> dict[str, np.nd
         return {name: tensor.read(content) for name, tensor in state.items()}
 
 
-def load_safetensors(path: str | Path) -> dict[str, np.ndarray]:
+def load_safetensors(path: str | Path | Any) -> dict[str, np.ndarray]:
     """Arrays of any safetensors file; for files that symbnn did not write, so without its checksums."""
     path = checked_path(path)
     expected = "a whole safetensors file"

@@ -57,7 +57,8 @@ class Layout(NamedTuple):
         """PyTorch's tensor of a leaf."""
         order = list(in_leaf_order(self.digits))
         turned = leaf.reshape([self.digits[index].size for index in order])
-        return np.ascontiguousarray(turned.transpose(np.argsort(order))).reshape(self.shape)
+        # A copy: PyTorch writes into the arrays it takes over.
+        return np.array(turned.transpose(np.argsort(order)), order="C").reshape(self.shape)
 
     def from_torch(self, tensor: np.ndarray) -> np.ndarray:
         """The leaf of PyTorch's tensor."""
@@ -127,19 +128,21 @@ def _uses(
 def _cached_uses(model: Model) -> Any:
     # Many checkpoints of one network are read one after the other.
     assert model.input_shape is not None
-    try:
-        return _traced(model, jax.ShapeDtypeStruct((2, *model.input_shape), jnp.float32))
-    except TypeError as error:
-        raise LayoutError(
-            f"the model cannot be traced on floats of shape (2, *{model.input_shape}) "
-            f"({str(error).splitlines()[0][:200]}); give a batch of its inputs as example="
-        ) from error
+    return _traced(model, jax.ShapeDtypeStruct((2, *model.input_shape), jnp.float32))
 
 
 def _traced(model: Model, inputs: Any) -> Any:
     params: Params = jax.eval_shape(model.init, jax.random.key(0))
     shapes = {name: tuple(leaf.shape) for name, leaf in tree.named_leaves(params).items()}
-    return find_uses(model.apply, params, inputs), shapes
+    try:
+        traced = jax.make_jaxpr(model.apply)(params, inputs)
+    except TypeError as error:
+        # Token numbers, say, where floats were tried.
+        reason = str(error).splitlines()[0][:200]
+        raise LayoutError(
+            f"the model cannot be traced on {inputs} ({reason}); give a batch of its inputs as example="
+        ) from error
+    return find_uses(traced, list(shapes)), shapes
 
 
 def _layout(name: str, shape: tuple[int, ...], use: Use | Unusable, image: Image, is_given: bool) -> Layout:
@@ -207,8 +210,8 @@ def _elementwise(
         turned = tuple(digit for index in order for digit in runs[index])
         return turned, (size_of(digits),) if is_vector else tuple(reads[index].size for index in order)
     wide = [size for size in shape if size > 1]
-    is_plain = all(place.meaning == "plain" for place in reads)
-    if is_vector or (not is_plain and wide == [wide[-1], *wide[:-1]]):
+    is_sequence = order is not None and all(place.meaning != "position" for place in reads)
+    if is_vector or (not is_sequence and wide == [wide[-1], *wide[:-1]]):
         raise LayoutError(
             f"leaf {name!r} meets features whose order in PyTorch the program does not tell; give "
             f"flattened={{{layer_of(name)!r}: None}} if it is the same"

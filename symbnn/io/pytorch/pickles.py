@@ -153,6 +153,10 @@ class _Stack:
                 raise ValueError("the pickle sets attributes of something that has none")
         elif name in ("POP", "POP_MARK"):
             self.pop() if name == "POP" else self.pop_mark()
+        elif name == "INST":
+            # Refused by the name it asks for; if that is known, then as any other instruction.
+            known_name(argument.split(" ", 1))
+            raise ValueError("the pickle makes an instance of an old class")
         elif name not in ("PROTO", "FRAME"):
             raise ValueError(f"the pickle has an instruction {name}, which files of weights do not need")
 

@@ -7,17 +7,15 @@ equation does to axes is said by the rules of `symmetry`, so primitives that use
 """
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
-import jax
+from jax.extend.core import ClosedJaxpr
 
-from symbnn import tree
-from symbnn.io.pytorch.axes import Digit, Places, digits_of, meet, part, size_of
+from symbnn.io.pytorch.axes import Digit, Places, digits_of, meet, pairs, part, size_of
 from symbnn.io.pytorch.passing import Word, Words, moved, placed, variables
 from symbnn.symmetry.discovery.rules import RULES, AxisMap, elementwise_rule
 from symbnn.symmetry.program import Equation, Value, flatten
-from symbnn.types import Params
 
 Kind = Literal["matrix", "convolution", "rows", "elementwise"]
 ROOTS = ("sqrt", "rsqrt", "pow")
@@ -47,13 +45,12 @@ class Unusable(NamedTuple):
     reason: str
 
 
-def find_uses(
-    apply: Callable[..., Any], params: Params, inputs: Any
-) -> dict[str, tuple[Use | Unusable, ...]]:
-    """Every leaf that the outputs depend on, in the order of the program, with its uses."""
-    closed = jax.make_jaxpr(apply)(params, inputs)
-    names = list(tree.named_leaves(params))
-    program = flatten(closed)
+def find_uses(traced: ClosedJaxpr, names: list[str]) -> dict[str, tuple[Use | Unusable, ...]]:
+    """Every leaf that the outputs depend on, in the order of the program, with its uses.
+
+    `names` are those of the leaves, the first inputs of the traced function; the other inputs are data.
+    """
+    program = flatten(traced)
     walk = _Walk(names, program.inputs, _depends_on(program.equations, program.inputs[len(names) :]))
     for equation in program.equations:
         if equation.primitive != "link" and all(value.size for value in equation.results):
@@ -102,9 +99,13 @@ class _Walk:
 
     def join(self, first: Word, second: Word) -> Word:
         """`meet`, and what it tells about unsure axes."""
-        if [place.size for place in first] == [place.size for place in second]:
-            for one, other in (*zip(first, second, strict=True), *zip(second, first, strict=True)):
-                if one.meaning == "unsure" and other.meaning in ("channel", "position", "plain"):
+        for both in pairs(first, second) or ():
+            for one, other in (both, both[::-1]):
+                if (
+                    one.meaning == "unsure"
+                    and one.number
+                    and other.meaning in ("channel", "position", "plain")
+                ):
                     self.learnt.setdefault(one.number, other)
         return meet(first, second)
 
@@ -161,10 +162,10 @@ class _Walk:
         data = self.places.get(equation.operands[1 - number])
         if batched[number] or data is None:
             return None
-        pairs = sorted(zip(contracted[1 - number], contracted[number], strict=True))
+        sides = sorted(zip(contracted[1 - number], contracted[number], strict=True))
         free = [word for axis, word in enumerate(words) if axis not in contracted[number]]
-        outputs, inputs = sum(free, ()), sum((words[own] for _, own in pairs), ())
-        reads = sum((data[axis] for axis, _ in pairs), ())
+        outputs, inputs = sum(free, ()), sum((words[own] for _, own in sides), ())
+        reads = sum((data[axis] for axis, _ in sides), ())
         return Use("matrix", (size_of(outputs), size_of(inputs)), outputs, inputs, reads=(reads,))
 
     def convolution(self, equation: Equation, number: int, words: list[Word]) -> Use | None:
