@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from symbnn import interop as interop
     from symbnn import io as io
     from symbnn import models as models
+    from symbnn import plot as plot
     from symbnn import posteriors as posteriors
     from symbnn import sharing as sharing
     from symbnn import symmetry as symmetry
@@ -38,6 +39,7 @@ __all__ = [
     "interop",
     "io",
     "models",
+    "plot",
     "posteriors",
     "sharing",
     "symmetry",

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from symbnn.types import Key, Params, Samples
@@ -106,6 +107,11 @@ def matrix(samples: Samples) -> Float[Array, "samples weights"]:
     """All numbers of every network side by side, in tree order."""
     count = num_samples(samples)
     return jnp.concatenate([leaf.reshape(count, -1) for leaf in jax.tree.leaves(samples)], axis=1)
+
+
+def flat(params: Params) -> np.ndarray:
+    """All numbers of one network as one vector, in tree order."""
+    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(params)])
 
 
 def cut(flat: Float[Array, " weights"], shapes: Sequence[Sequence[int]]) -> list[Array]:

@@ -5,7 +5,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from configs.parts import Training
 from experiments.common import methods
@@ -63,11 +62,6 @@ def _barriers(
         (first, second),
         batch_size=PAIRS_TOGETHER,
     )
-
-
-def flat(params: Params) -> np.ndarray:
-    """All weights as one vector."""
-    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(params)])
 
 
 @jax.jit

@@ -21,6 +21,7 @@ from experiments.harness.rundir import Run, open_run
 from experiments.harness.tables import Row, Table
 from experiments.posterior_views import figures
 from symbnn import symmetry, tree
+from symbnn.plot.choice import Weight
 from symbnn.types import Params, Samples
 
 TRAINED, BALANCED, ALIGNED = "as trained", "scales removed", "scales and labels removed"
@@ -136,7 +137,7 @@ def _present(run: Run, problem: Problem, config: PosteriorViews, states: Any, su
 
 def _weight_names(params: Params) -> list[str]:
     return [
-        f"{name}[{', '.join(map(str, index))}]"
+        str(Weight(name, index))
         for name, leaf in tree.named_leaves(params).items()
         for index in np.ndindex(leaf.shape)
     ]
