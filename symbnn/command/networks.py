@@ -65,7 +65,9 @@ def read_weights(path: str, model: Model, layers: Any) -> Weights:
     shapes = jax.eval_shape(model.init, jax.random.key(0))
     found = _arrays(file, model, shapes, layers) or _ours(file)
     if found is None:
-        found = Weights([io.from_torch(model, file, layers)], TORCH, "weights of PyTorch")
+        found = Weights(
+            [io.from_torch(model, io.load_safetensors(file), layers)], TORCH, "weights of PyTorch"
+        )
     for network in found.networks:
         tree.check_same_shapes(f"{path} does not fit the model", network, shapes)
     return found

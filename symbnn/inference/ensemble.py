@@ -23,12 +23,11 @@ from symbnn.inference.training.recipe import Recipe, trainer
 from symbnn.inference.training.train import (
     NetworkLoss,
     Trained,
-    join_statistics,
     problem_of,
-    split_statistics,
     train,
     warn_nonfinite,
 )
+from symbnn.models.base import join_statistics, split_statistics
 from symbnn.names import lookup
 from symbnn.posteriors import Empirical
 from symbnn.tree import check_same_shapes
@@ -84,7 +83,8 @@ def ensemble(
         diagnostics = trained.diagnostics()
         if snapshots:
             diagnostics["snapshots"] = join_statistics(*trained.snapshots)
-        return Fit(Empirical(samples, num_chains=num_members), diagnostics)
+        one_draw_each = jax.tree.map(lambda leaf: leaf[:, None], samples)
+        return Fit(Empirical.from_chains(one_draw_each), diagnostics)
 
     return method
 

@@ -1,8 +1,8 @@
 """A network by the name of the function that makes it, `module:function`: what a command line can say.
 
 The function is the user's. It is called as `function(input_shape, num_outputs)`, or with a third argument
-`key` if it has one, and returns a `Model`, or a network of any library that `wrap` takes. Whatever goes wrong
-in it, or with its name, is one `ValueError` that says where.
+`key` if it has one, and returns a `Model`, a network of any library that `wrap` takes, or two functions
+`(init, apply)`. Whatever goes wrong in it, or with its name, is one `ValueError` that says where.
 """
 
 import functools
@@ -20,7 +20,9 @@ import jax
 import jax.numpy as jnp
 
 from symbnn import names
-from symbnn.models.base import Model, from_module
+from symbnn.frameworks import described, library
+from symbnn.models.base import Model
+from symbnn.models.wrapping.wrap import wrap
 from symbnn.types import Key
 
 EXAMPLE = "my_networks:build, the function `build` in my_networks.py of the current folder"
@@ -122,11 +124,14 @@ def _wrapped(
     """The `Model` of a network of another library; `make` gives fresh ones where the function takes a key."""
     if input_shape is None:
         raise ValueError(f"the network of {reference} is traced on an input, whose shape is not given")
-    from flax import linen
-
-    if isinstance(network, linen.Module):
-        return from_module(network, input_shape)
-    raise ValueError(f"{reference} returned a {type(network).__name__}; expected a Model or a network")
+    # Descriptions draw their own weights; of a network that has weights the function makes another.
+    init = None if library(network) in ("linen", "haiku") else make
+    if type(network) is tuple and len(network) == 2 and all(map(callable, network)):
+        init, network = network
+    try:
+        return wrap(network, jax.ShapeDtypeStruct((2, *input_shape), jnp.float32), init=init)
+    except ValueError as error:
+        raise ValueError(f"{reference} returned {described(network)}: {error}") from error
 
 
 def _check_outputs(

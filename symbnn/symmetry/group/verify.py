@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from symbnn import keys, tree
+from symbnn.frameworks import check_apply
 from symbnn.symmetry.group import blame
 from symbnn.symmetry.group.act import Element, act, identity, random_element
 from symbnn.symmetry.numerics import check_finite, quick_options
@@ -90,6 +91,7 @@ def verify(
             `float64` 1e-10, in half precision eight roundings.
         float64: Compute in double precision, where a right spec is exact to 1e-10.
     """
+    check_apply(apply)
     if key is None:
         inputs, key = inputs[:-1], (inputs or (None,))[-1]
     if not (hasattr(key, "dtype") and (_is_key(key) or (key.dtype == jnp.uint32 and key.shape == (2,)))):
@@ -178,11 +180,14 @@ def relative_error(outputs: Any, expected: Any) -> float:
 
 def _without_constants(params: Params, key: Any) -> Params:
     def spread(name: str, leaf: jax.Array) -> jax.Array:
+        # Counts and random keys (nnx keeps those of Dropout among the weights) are nothing to add noise to.
+        if not jnp.issubdtype(leaf.dtype, jnp.inexact):
+            return leaf
         array = np.asarray(leaf)
         constant = any(
             size > 1 and (array == array.take([0], axis)).all() for axis, size in enumerate(array.shape)
         )
-        if not constant or not jnp.issubdtype(leaf.dtype, jnp.inexact):
+        if not constant:
             return leaf
         noise = jax.random.normal(keys.named(key, name), leaf.shape, leaf.dtype)
         return leaf + 0.1 * max(1.0, float(np.abs(array).max(initial=0.0))) * noise
