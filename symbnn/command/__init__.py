@@ -62,12 +62,30 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         prog="symbnn",
         description="Bayesian neural networks with weight-space symmetry removed.",
         epilog="symbnn COMMAND --help says what a command takes; --debug shows the place of an error.",
+        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"symbnn {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     commands.add_parser("studies", help="the studies of the repository, one line each")
     inspect = _command(commands, "inspect", "symmetries of a network, checked on its weights")
     inspect.add_argument("weights", metavar="WEIGHTS", help=f"file {WEIGHTS}")
+    merge = _command(commands, "merge", "several trained networks made one")
+    merge.add_argument("weights", nargs="+", metavar="WEIGHTS", help=f"files {WEIGHTS}")
+    merge.add_argument("--out", required=True, metavar="FILE", help="where the merged network is written")
+    merge.add_argument(
+        "--inputs",
+        metavar="NPZ",
+        help="its `inputs` are what units are compared on; with `targets`, judged",
+    )
+    merge.add_argument("--method", default="auto", help="how units are matched: auto, weights or activations")
+    convert = _command(commands, "convert", "weights of PyTorch to those of symbnn, and back")
+    convert.add_argument("source", metavar="IN", help=f"file {WEIGHTS}")
+    convert.add_argument("destination", metavar="OUT", help="file to write")
+    for writer in (merge, convert):
+        writer.add_argument(
+            "--to", choices=("symbnn", "torch", "npz"), help="what is written; by default told by the suffix"
+        )
+        writer.add_argument("--like", metavar="FILE", help="PyTorch's weights with the names that are wanted")
     parsed, unknown = parser.parse_known_args(arguments)
     if unknown:
         chosen = commands.choices[parsed.command]
@@ -78,7 +96,8 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def _command(commands: Any, name: str, summary: str) -> argparse.ArgumentParser:
     """A command about a network."""
-    parser = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
+    description = f"{summary[0].upper()}{summary[1:]}."
+    parser = commands.add_parser(name, help=summary, description=description, allow_abbrev=False)
     parser.add_argument("--model", required=True, metavar="MODEL", help=MODEL)
     parser.add_argument(
         "--input-shape", type=_sizes, metavar="32,32,3", help="of one input, if MODEL does not know it"

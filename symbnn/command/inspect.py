@@ -11,7 +11,9 @@ import numpy as np
 from symbnn import symmetry, tree
 from symbnn.command.networks import layers_of, model_of, read_weights
 from symbnn.models import Model
+from symbnn.models.base import split_statistics
 from symbnn.symmetry import Group, SymmetrySpec
+from symbnn.symmetry.spec.explain import group_title
 from symbnn.types import Params
 
 NUM_INPUTS = 4
@@ -31,7 +33,9 @@ def run(arguments: argparse.Namespace) -> None:
 def _weight_lines(params: Params) -> Iterator[str]:
     leaves = tree.named_leaves(params)
     dtypes = sorted({str(leaf.dtype) for leaf in leaves.values()})
-    yield f"{tree.num_weights(params):,} weights in {len(leaves)} leaves of {', '.join(dtypes)}"
+    weights, statistics = split_statistics(params)
+    kept = f" and {tree.num_weights(statistics):,} running statistics" if statistics else ""
+    yield f"{tree.num_weights(weights):,} weights{kept} in {len(leaves)} leaves of {', '.join(dtypes)}"
     bad = [name for name, leaf in leaves.items() if not np.isfinite(np.asarray(leaf, np.float64)).all()]
     if bad:
         yield f"numbers that are not finite in {', '.join(bad[:5])}{', ...' * (len(bad) > 5)}"
@@ -39,17 +43,15 @@ def _weight_lines(params: Params) -> Iterator[str]:
 
 def _group_lines(spec: SymmetrySpec) -> Iterator[str]:
     """One line for every group, and what all of them make together."""
-    width = max((len(group.name) for group in spec.groups), default=0)
     for group in spec.groups:
-        over = "".join(f", for each of {name} ({spec.size(name)})" for name in group.over)
-        generators = f"{group.num_scales} scales, {group.num_signs} signs"
-        yield f"  {group.name:{width}}  {group.size:>5} units{over}; {generators}"
+        yield f"  {group_title(spec, group)}"
     copies = {group.name: math.prod(spec.size(name) for name in group.over) for group in spec.groups}
     dimensions = sum(copies[group.name] * group.num_scales * group.size for group in spec.groups)
     orders = sum(copies[group.name] * _log10_order(group) for group in spec.groups)
+    groups = "1 group" if len(spec.groups) == 1 else f"{len(spec.groups)} groups"
     yield (
-        f"{len(spec.groups)} groups; {dimensions:,} continuous dimensions; 10^{orders:.0f} copies of every "
-        "network by labels and signs"
+        f"{groups}; {dimensions:,} continuous dimensions; 10^{orders:.0f} copies of every network by labels "
+        "and signs"
     )
 
 
