@@ -24,6 +24,10 @@ SUFFIXES: dict[str, Kind] = {".pt": "torch", ".pth": "torch", ".th": "torch", ".
 """What a file is from its name; `.safetensors` may be ours or PyTorch's."""
 
 
+STAGE = {"params", "losses"}
+"""What a study keeps of a trained network."""
+
+
 class Weights(NamedTuple):
     """What a file holds for a model: one network, or several of a posterior."""
 
@@ -134,6 +138,8 @@ def _ours(file: Path) -> Weights:
     """Of a file that symbnn wrote: a network, a posterior, or the stage of a study with one."""
     found, _ = io.load_tree(file, classes=(*KNOWN, inference.Fit))
     found = found.posterior if isinstance(found, inference.Fit) else found
+    if isinstance(found, dict) and found.keys() == STAGE:
+        return Weights([found["params"]], "symbnn", "a network of a study")
     if isinstance(found, posteriors.Empirical):
         count = tree.num_samples(found.samples)
         networks = [tree.take(found.samples, index) for index in range(count)]
