@@ -4,10 +4,8 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from symbnn import tree
-from symbnn.inference import Fit
+from symbnn import chains, tree
 from symbnn.posteriors import Empirical, Posterior
-from symbnn.symmetry import Aligned
 from symbnn.symmetry.numerics import check_finite
 
 LEAST_DRAWS = 4
@@ -29,22 +27,19 @@ class Draws(NamedTuple):
     @property
     def is_comparable(self) -> bool:
         """Whether there are chains, long enough to be compared."""
-        chains, draws = self.shape
-        return self.is_chained and chains > 1 and draws >= LEAST_DRAWS
+        num_chains, num_draws = self.shape
+        return self.is_chained and num_chains > 1 and num_draws >= LEAST_DRAWS
 
 
 def samples_of(name: str, networks: Any) -> tuple[dict[str, Any], int | None]:
     """Stacked networks, their leaves of real numbers by name; and the number of chains where it is known."""
-    while isinstance(networks, Fit | Aligned):
-        networks = networks.posterior if isinstance(networks, Fit) else networks.samples
-    num_chains = None
-    if isinstance(networks, Empirical):
-        networks, num_chains = networks.samples, networks.num_chains
-    elif isinstance(networks, Posterior):
+    networks = chains.keeper(networks)
+    if isinstance(networks, Posterior) and not isinstance(networks, Empirical):
         kind = type(networks).__name__
         raise ValueError(
             f"{name} is a {kind}, which keeps no networks; draw some: posterior.sample(key, num)"
         )
+    networks, num_chains = chains.unpack(networks)
     leaves = {
         leaf: values
         for leaf, values in tree.named_leaves(networks).items()
