@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from symbnn.frameworks import described, is_variable
 from symbnn.types import Key, Params, Samples
 
 FROM_CHAINS = "if these are chains and draws, use posteriors.Empirical.from_chains(samples)"
@@ -21,9 +22,18 @@ def path_name(path: tuple[Any, ...]) -> str:
     return "/".join(_part(key) for key in path)
 
 
+def leaf_names(tree: Params) -> list[str]:
+    """Path name of every leaf, in tree order; what a variable of nnx holds is called as the variable."""
+    names = []
+    for path, node in jax.tree_util.tree_leaves_with_path(tree, is_leaf=is_variable):
+        inside = jax.tree_util.tree_leaves_with_path(node) if is_variable(node) else [((), node)]
+        names += [path_name((*path, *rest[1:])) for rest, _ in inside]
+    return names
+
+
 def named_leaves(tree: Params) -> dict[str, Any]:
     """Leaves by path name, in tree order."""
-    return {path_name(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
+    return dict(zip(leaf_names(tree), jax.tree.leaves(tree), strict=True))
 
 
 def nested(leaves: Mapping[str, Any]) -> dict[str, Any]:
@@ -44,9 +54,8 @@ def nested(leaves: Mapping[str, Any]) -> dict[str, Any]:
 
 def map_named(function: Callable[..., Any], tree: Params, *rest: Params) -> Params:
     """`jax.tree.map` whose function takes the leaf's name first."""
-    return jax.tree_util.tree_map_with_path(
-        lambda path, *leaves: function(path_name(path), *leaves), tree, *rest
-    )
+    names = iter(leaf_names(tree))
+    return jax.tree.map(lambda *leaves: function(next(names), *leaves), tree, *rest)
 
 
 def stack(trees: Sequence[Params]) -> Samples:
@@ -69,6 +78,11 @@ def num_samples(samples: Samples) -> int:
     leaves = named_leaves(samples)
     if not leaves:
         raise ValueError("samples: expected a tree of arrays, got one without leaves")
+    if other := next((name for name, leaf in leaves.items() if not hasattr(leaf, "ndim")), None):
+        raise ValueError(
+            f"samples: expected a tree of arrays; leaf {other!r} is {described(leaves[other])} (of an "
+            "Equinox module keep the arrays only, by eqx.filter(module, eqx.is_inexact_array))"
+        )
     shapes = {name: np.shape(leaf) for name, leaf in leaves.items()}
     for name, shape in shapes.items():
         if not shape:

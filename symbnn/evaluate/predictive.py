@@ -22,6 +22,7 @@ from symbnn.density import Likelihood, categorical
 from symbnn.evaluate.given import Apply, count_samples, kept, refuse_chains
 from symbnn.evaluate.mixture import Mixture, member, moments_of
 from symbnn.evaluate.stream import Block, Reduction, blocks, check_inputs, fold, map_blocks, widened
+from symbnn.frameworks import check_apply
 from symbnn.types import Key, Samples
 
 # 8 networks x 1,024 inputs keep a matrix multiply busy; at 512 units the activations take 16 MiB.
@@ -108,6 +109,7 @@ def _given(
     apply: Apply, samples: Any, inputs: Any, key: Key | None, num_samples: int | None
 ) -> tuple[Any, int]:
     """What to take networks from, and how many, after checking both against the network function."""
+    check_apply(apply)
     samples = kept(samples, key)
     count = count_samples(samples, key, num_samples)
     refuse_chains(apply, samples, inputs)

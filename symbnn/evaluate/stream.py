@@ -23,6 +23,7 @@ from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
 from symbnn import keys, tree
 from symbnn.evaluate.given import Apply, count_samples, is_chunked, is_posterior, kept
+from symbnn.frameworks import check_apply
 from symbnn.types import Key, Samples
 
 
@@ -53,6 +54,7 @@ def fold(
     num_samples: int | None = None,
 ) -> Any:
     """Statistics of all samples at all inputs; the settings are those of `predict`."""
+    check_apply(apply)
     check_inputs(inputs, block_samples, block_inputs)
     samples = kept(samples, key)
     mesh_axis = sample_axis(samples)

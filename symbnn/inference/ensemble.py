@@ -23,12 +23,11 @@ from symbnn.inference.training.recipe import Recipe, trainer
 from symbnn.inference.training.train import (
     NetworkLoss,
     Trained,
-    join_statistics,
     problem_of,
-    split_statistics,
     train,
     warn_nonfinite,
 )
+from symbnn.models.base import join_statistics, split_statistics
 from symbnn.names import lookup
 from symbnn.posteriors import Empirical
 from symbnn.tree import check_same_shapes

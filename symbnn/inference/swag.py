@@ -38,12 +38,11 @@ from symbnn.inference.training.recipe import Recipe, pretraining, refuse_tempera
 from symbnn.inference.training.resume import open_slot
 from symbnn.inference.training.train import (
     NetworkLoss,
-    join_statistics,
     pretrain,
     problem_of,
-    split_statistics,
     warn_nonfinite,
 )
+from symbnn.models.base import join_statistics, split_statistics
 from symbnn.posteriors import FixedLeaves, LowRankGaussian
 from symbnn.types import Key, Params, Samples
 

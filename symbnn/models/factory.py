@@ -20,7 +20,9 @@ import jax
 import jax.numpy as jnp
 
 from symbnn import names
-from symbnn.models.base import Model, from_module
+from symbnn.frameworks import described, library
+from symbnn.models.base import Model
+from symbnn.models.wrapping.wrap import wrap
 from symbnn.types import Key
 
 EXAMPLE = "my_networks:build, the function `build` in my_networks.py of the current folder"
@@ -101,11 +103,12 @@ def _takes_key(reference: str, factory: Callable[..., Any]) -> bool:
 def _wrapped(
     reference: str, network: Any, shape: tuple[int, ...], make: Callable[[Key], Any] | None
 ) -> Model:
-    from flax import linen
-
-    if isinstance(network, linen.Module):
-        return from_module(network, shape)
-    raise ValueError(f"{reference} returned a {type(network).__name__}; expected a Model or a network")
+    # Descriptions draw their own weights; of a network that has weights the function makes another.
+    init = None if library(network) in ("linen", "haiku") else make
+    try:
+        return wrap(network, jax.ShapeDtypeStruct((2, *shape), jnp.float32), init=init)
+    except ValueError as error:
+        raise ValueError(f"{reference} returned {described(network)}: {error}") from error
 
 
 def _check_outputs(reference: str, model: Model, shape: tuple[int, ...], num_outputs: int) -> None:

@@ -28,13 +28,12 @@ from symbnn.inference.training.train import (
     NetworkLoss,
     Problem,
     Trained,
-    join_statistics,
     problem_of,
-    split_statistics,
     train,
     warn_nonfinite,
 )
 from symbnn.models import in_training
+from symbnn.models.base import join_statistics, split_statistics
 from symbnn.names import lookup
 from symbnn.posteriors import DiagonalGaussian
 from symbnn.sharing.layout import Layout, flatten, insert, is_kernel, layout_of

@@ -59,6 +59,26 @@ def raising_network(input_shape, num_outputs):
 
 
 SIZE = 3
+
+
+def equinox(input_shape, num_outputs, key):
+    import equinox as eqx
+
+    return eqx.nn.MLP(input_shape[0], num_outputs, 6, 1, key=key)
+
+
+def nnx(input_shape, num_outputs):
+    from flax import nnx
+
+    rngs = nnx.Rngs(0)
+    first, second = nnx.Linear(input_shape[0], 6, rngs=rngs), nnx.Linear(6, num_outputs, rngs=rngs)
+    return nnx.Sequential(first, nnx.relu, second)
+
+
+def haiku(input_shape, num_outputs):
+    import haiku as hk
+
+    return hk.transform(lambda x: hk.nets.MLP([6, num_outputs])(x))
 """
 
 
@@ -74,15 +94,17 @@ def own(tmp_path, monkeypatch):
     return name
 
 
-@pytest.mark.parametrize("function", ["module", "model", "keyed"])
+@pytest.mark.parametrize("function", ["module", "model", "keyed", "equinox", "nnx", "haiku"])
 def test_what_the_function_returns_becomes_a_model_for_these_inputs(own, function):
-    shape = (7,) if function == "model" else (4, 2)
+    shape = (4, 2) if function in ("module", "keyed") else (7,)
     model = from_factory(f"{own}:{function}", shape, 3)
     assert isinstance(model, models.Model)
     params = model.init(KEY)
     assert model.apply(params, jnp.ones((5, *shape))).shape == (5, 3)
     assert [group.size for group in model.spec.groups] == [5 if function == "model" else 6]
     assert from_factory(f"{own}:{function}", shape, 3) is model
+    drawn = [jax.tree.leaves(model.init(key)) for key in jax.random.split(KEY)]
+    assert any(not jnp.array_equal(one, other) for one, other in zip(*drawn, strict=True))
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from symbnn import tree
-from symbnn.density import Batch, Target, has_batch_statistics, require_network
+from symbnn.density import Batch, Target, require_network
 from symbnn.inference.base import Checkpoint, Progress, noting_compilation
 from symbnn.inference.progress import ShowProgress, reporting
 from symbnn.inference.training.epochs import (
@@ -34,6 +34,7 @@ from symbnn.inference.training.epochs import (
 from symbnn.inference.training.recipe import Recipe
 from symbnn.inference.training.resume import open_slot
 from symbnn.models import in_training
+from symbnn.models.base import join_statistics, split_statistics
 from symbnn.types import Key, Params, Samples
 
 logger = logging.getLogger(__name__)
@@ -76,18 +77,6 @@ def problem_of(target: Target) -> Problem:
     """The static half of `target`; `ValueError` if it is not that of a network."""
     require_network(target)
     return Problem(target.model, target.likelihood, target.prior, target.num_data, target.temperature)
-
-
-def split_statistics(params: Params) -> tuple[Params, Params]:
-    """(weights, running statistics); the statistics are an empty dict for a net that keeps none."""
-    if has_batch_statistics(params):
-        return params["params"], params["batch_stats"]
-    return params, {}
-
-
-def join_statistics(weights: Params, statistics: Params) -> Params:
-    """The inverse of `split_statistics`."""
-    return {"params": weights, "batch_stats": statistics} if statistics else weights
 
 
 @dataclass(frozen=True)

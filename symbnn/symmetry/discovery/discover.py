@@ -30,6 +30,7 @@ import jax
 import jax.numpy as jnp
 
 from symbnn import tree
+from symbnn.frameworks import check_apply, described
 from symbnn.symmetry.discovery import unstack
 from symbnn.symmetry.discovery.describe import Found, describe
 from symbnn.symmetry.discovery.exponents import find_exponents, find_shifts
@@ -56,7 +57,9 @@ def discover(
         eval_only: Adds the rescalings of a BatchNorm that hold in evaluation but detach its running variance
             from the statistics it stands for.
     """
-    names = [tree.path_name(path) for path, _ in jax.tree_util.tree_leaves_with_path(params)]
+    check_apply(apply)
+    names = tree.leaf_names(params)
+    _refuse_other_leaves(names, params)
     if repeated := [name for name, count in Counter(names).items() if count > 1]:
         raise ValueError(f"several leaves of params are named {repeated[0]!r}; give each a name of its own")
     shapes = jax.tree.map(_shape, (params, inputs))
@@ -99,6 +102,17 @@ def _find(program: Program, names: dict[str, Value], eval_only: bool) -> Found:
         found = Generators.from_forms(unknowns.atoms, forms, roles.ranks)
         generators.append(remove_redundant(found, over, words, modulus=modulus))
     return Found(names, used, permutations, unknowns, roles, shifts, over, *generators)
+
+
+def _refuse_other_leaves(names: list[str], params: Params) -> None:
+    """`ValueError` naming the first leaf that is no array: a whole module has its functions among them."""
+    for name, leaf in zip(names, jax.tree.leaves(params), strict=True):
+        if not hasattr(leaf, "dtype") and not isinstance(leaf, int | float | complex):
+            raise ValueError(
+                f"leaf {name!r} of params is {described(leaf)}, no array; keep the arrays only, for instance "
+                "eqx.partition(module, eqx.is_inexact_array)[0], or give the network to "
+                "models.wrap(network, example)"
+            )
 
 
 def _shape(leaf: Any) -> jax.ShapeDtypeStruct:

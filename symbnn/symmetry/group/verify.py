@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from symbnn import keys, tree
+from symbnn.frameworks import check_apply
 from symbnn.symmetry.group import blame
 from symbnn.symmetry.group.act import Element, act, identity, random_element
 from symbnn.symmetry.numerics import check_finite, quick_options
@@ -90,6 +91,7 @@ def verify(
             `float64` 1e-10, in half precision eight roundings.
         float64: Compute in double precision, where a right spec is exact to 1e-10.
     """
+    check_apply(apply)
     if key is None:
         inputs, key = inputs[:-1], (inputs or (None,))[-1]
     if not (hasattr(key, "dtype") and (_is_key(key) or (key.dtype == jnp.uint32 and key.shape == (2,)))):
