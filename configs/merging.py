@@ -29,11 +29,11 @@ class Merging(Seeded):
 CONFIGS = {
     "digits": ("1,797 bundled 8x8 images, four networks 64-64-64-10: a minute on two CPU cores", Merging()),
     "debug": (
-        "two networks 64-8-8-10 on 200 digits, two epochs: seconds, to see that everything runs",
+        "two networks 64-8-8-10 on 200 digits, 20 epochs: seconds, to see that everything runs",
         Merging(
             data=Data(num_train=200, num_test=50),
             model=Network(hidden=(8, 8)),
-            training=Training(learning_rate=1e-2, num_epochs=2),
+            training=Training(learning_rate=1e-2, num_epochs=20),
             num_networks=2,
             num_inputs=100,
         ),

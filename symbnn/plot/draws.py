@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from symbnn import chains, tree
-from symbnn.posteriors import Empirical, Posterior
 from symbnn.symmetry.numerics import check_finite
 
 LEAST_DRAWS = 4
@@ -27,22 +26,16 @@ class Draws(NamedTuple):
     @property
     def is_comparable(self) -> bool:
         """Whether there are chains, long enough to be compared."""
-        num_chains, num_draws = self.shape
-        return self.is_chained and num_chains > 1 and num_draws >= LEAST_DRAWS
+        chains, draws = self.shape
+        return self.is_chained and chains > 1 and draws >= LEAST_DRAWS
 
 
-def samples_of(name: str, networks: Any) -> tuple[dict[str, Any], int | None]:
+def samples_of(name: str, given: Any) -> tuple[dict[str, Any], int | None]:
     """Stacked networks, their leaves of real numbers by name; and the number of chains where it is known."""
-    networks = chains.keeper(networks)
-    if isinstance(networks, Posterior) and not isinstance(networks, Empirical):
-        kind = type(networks).__name__
-        raise ValueError(
-            f"{name} is a {kind}, which keeps no networks; draw some: posterior.sample(key, num)"
-        )
-    networks, num_chains = chains.unpack(networks)
+    samples, num_chains = chains.unpack(given)
     leaves = {
         leaf: values
-        for leaf, values in tree.named_leaves(networks).items()
+        for leaf, values in tree.named_leaves(samples).items()
         if hasattr(values, "dtype") and jnp.issubdtype(values.dtype, jnp.floating)
     }
     if not leaves:
