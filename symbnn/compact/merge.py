@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from symbnn import evaluate, symmetry, tree
+from symbnn import chains, evaluate, symmetry, tree
 from symbnn.compact.regression import regressed
 from symbnn.evaluate.corrections import check_visible, with_moments, with_statistics
 from symbnn.evaluate.lockstep import Traced, trace, walk
@@ -62,7 +62,7 @@ def merge(
 
     Args:
         model: The network function and its symmetries.
-        networks: A list of networks, stacked samples, or an `Empirical`.
+        networks: A list of networks, stacked samples, or what keeps some (an `Empirical`, a `Fit`).
         inputs: Some hundreds of inputs without labels, from the training data; a tuple for a network of
             several. Without them only weights can be compared, and nothing is corrected.
         method: How units are matched, as in `symmetry.align`: "weights", "activations" or "frank_wolfe"; by
@@ -97,8 +97,9 @@ def merge(
 
 
 def _stacked(networks: Sequence[Params] | Samples | Empirical) -> Samples:
-    if isinstance(networks, Empirical):
-        return networks.samples
+    held = chains.networks(networks)
+    if held is not networks:
+        return held
     if not isinstance(networks, list | tuple):
         return jax.tree.map(jnp.asarray, networks)
     if not networks:
