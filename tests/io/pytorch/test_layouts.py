@@ -378,6 +378,19 @@ def test_a_model_without_input_shape_needs_an_example():
     np.testing.assert_array_equal(params["hidden"]["kernel"], module[0].weight.detach().numpy().T)
 
 
+def test_tokens_are_flattened_as_they_are_if_the_user_says_so():
+    class Module(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.fc = nn.Conv2d(2, 3, 1), nn.Linear(60, 4)
+
+        def forward(self, x):
+            return self.fc(torch.relu(self.conv(x).flatten(2).transpose(1, 2)).flatten(1))
+
+    settings = {"is_channels_last": True, "flattened": {"Dense_0": None}}
+    assert_same_function(of_linen(flattened_tokens, (5, 4, 2)), Module(), **settings)
+
+
 def pixel_dense(x):
     x = linen.Dense(3)(linen.Conv(3, (3, 3), padding="VALID")(x))
     return linen.Dense(4)(x.reshape(len(x), -1))
@@ -418,6 +431,16 @@ def shuffled(x):
     return linen.Dense(4)(jnp.flip(linen.Conv(3, (3, 3), padding="VALID")(x).reshape(len(x), -1), axis=1))
 
 
+def normed_pixels(x):
+    """PyTorch has this norm for the last axis only: its channels may be last behind it."""
+    return linen.Dense(4)(linen.LayerNorm()(linen.Conv(3, (3, 3))(x)).reshape(len(x), -1))
+
+
+def flattened_tokens(x):
+    tokens = linen.Conv(3, (1, 1))(x).reshape(len(x), -1, 3)
+    return linen.Dense(4)(jax.nn.relu(tokens).reshape(len(x), -1))
+
+
 def per_head(params, x):
     return jnp.einsum("nhi,hio->nho", x.reshape(len(x), 2, 3), params["kernel"]).sum(axis=1)
 
@@ -446,6 +469,8 @@ def kernel(*shape):
 REFUSED = {
     "an image among others": (lambda: of_linen(joined, (5, 5, 2)), "reads an image among 29 features"),
     "a reversed image": (lambda: of_linen(shuffled, (5, 5, 2)), "reads an image among 27 features"),
+    "a norm of every pixel": (lambda: of_linen(normed_pixels, (5, 4, 2)), "reads 5 x 4 x 3 flattened"),
+    "tokens of an image": (lambda: of_linen(flattened_tokens, (5, 4, 2)), "reads 5 x 4 x 3 flattened"),
     "one matrix per head": (lambda: model_of(kernel(2, 3, 4), per_head, (6,)), "'dot_general' uses it"),
     "stacked layers": (lambda: model_of(kernel(2, 3, 3), stacked, (3,)), "in parts or repeatedly"),
     "a transposed convolution": (
