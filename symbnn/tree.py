@@ -13,6 +13,9 @@ from jaxtyping import Array, Float
 from symbnn.frameworks import described, is_variable
 from symbnn.types import Key, Params, Samples
 
+FROM_CHAINS = "if these are chains and draws, use posteriors.Empirical.from_chains(samples)"
+"""What to do with samples that have one leading axis too many."""
+
 
 def path_name(path: tuple[Any, ...]) -> str:
     """`hidden/kernel` for the key path of a leaf, whatever the container."""
@@ -34,13 +37,17 @@ def named_leaves(tree: Params) -> dict[str, Any]:
 
 
 def nested(leaves: Mapping[str, Any]) -> dict[str, Any]:
-    """The inverse of `named_leaves`, with dicts as containers."""
+    """The inverse of `named_leaves`, with dicts as containers; `ValueError` if a leaf would be one too."""
     result: dict[str, Any] = {}
     for name, leaf in leaves.items():
         *path, last = name.split("/")
-        node = result
+        node: Any = result
         for part in path:
-            node = node.setdefault(part, {})
+            node = node.setdefault(part, {}) if isinstance(node, dict) else None
+        if not isinstance(node, dict) or last in node:
+            raise ValueError(
+                f"{name!r} cannot be nested: one name is the start of another; rename one of them"
+            )
         node[last] = leaf
     return result
 
@@ -76,13 +83,16 @@ def num_samples(samples: Samples) -> int:
             f"samples: expected a tree of arrays; leaf {other!r} is {described(leaves[other])} (of an "
             "Equinox module keep the arrays only, by eqx.filter(module, eqx.is_inexact_array))"
         )
-    first, expected = next((name, leaf.shape[0] if leaf.ndim else None) for name, leaf in leaves.items())
-    for name, leaf in leaves.items():
-        if leaf.ndim == 0 or leaf.shape[0] != expected:
+    shapes = {name: np.shape(leaf) for name, leaf in leaves.items()}
+    for name, shape in shapes.items():
+        if not shape:
+            raise ValueError(f"leaf {name!r} has shape (); expected an axis of samples")
+    first, expected = next((name, shape[0]) for name, shape in shapes.items())
+    for name, shape in shapes.items():
+        if shape[0] != expected:
             raise ValueError(
-                f"leaf {name!r} has shape {leaf.shape}; leaf {first!r} has {expected} samples on axis 0"
+                f"leaf {name!r} has shape {shape}; leaf {first!r} has {expected} samples on axis 0"
             )
-    assert expected is not None
     return expected
 
 
@@ -114,7 +124,14 @@ def check_same_shapes(what: str, value: Params, like: Params, *, num_leading: in
             raise ValueError(
                 f"{what}: leaf {name!r} has shape {shape}; expected {jnp.shape(expected[name])}"
                 + (f" after {num_leading} leading axes" if num_leading else "")
+                + chains_hint(shape, jnp.shape(expected[name]), num_leading)
             )
+
+
+def chains_hint(shape: tuple[int, ...], expected: tuple[int, ...], num_leading: int) -> str:
+    """The end of a message about a leaf of samples: what to do if it is right but for an axis of chains."""
+    has_both = num_leading == 1 and len(shape) >= 2 and shape[2:] == expected
+    return f"; {FROM_CHAINS}" if has_both else ""
 
 
 def matrix(samples: Samples) -> Float[Array, "samples weights"]:

@@ -50,7 +50,7 @@ class Displacement(NamedTuple):
 
 
 def refine(
-    posterior: DiagonalGaussian,
+    posterior: Any,
     model: Model,
     inputs: ArrayLike,
     reference_probs: ArrayLike,
@@ -67,7 +67,8 @@ def refine(
     """The diagonal Gaussian near `posterior` whose predictive on `inputs` is `reference_probs`.
 
     Args:
-        posterior: Where to start, q_r; a weight of standard deviation zero is known and stays.
+        posterior: A `DiagonalGaussian` to start from, q_r; a weight of standard deviation zero is known and
+            stays.
         model: The network; its outputs are logits.
         inputs: What the predictions are fitted on, e.g. training inputs and `mixed_up` ones.
         reference_probs: The probabilities to reach, `(inputs, classes)`, from `evaluate.predict`.
@@ -200,10 +201,17 @@ def _log_ratio(std: Array, start: Array) -> Array:
     return jnp.log(jnp.where(varies, std, 1.0)) - jnp.log(jnp.where(varies, start, 1.0))
 
 
-def _checked(model: Model, posterior: DiagonalGaussian, inputs: ArrayLike, probs: ArrayLike) -> Batch:
+def _checked(model: Model, posterior: Any, inputs: ArrayLike, probs: ArrayLike) -> Batch:
     """Inputs and probabilities as one set of data; `ValueError` if they do not fit the network."""
+    if not isinstance(posterior, DiagonalGaussian):
+        raise ValueError(
+            f"refine starts from a DiagonalGaussian, not from {type(posterior).__name__}; fit one to aligned "
+            "samples with compact.gaussian"
+        )
     if has_batch_statistics(posterior.mean):
         raise ValueError("networks with batch statistics cannot be refined; use one without BatchNorm")
+    network = jax.eval_shape(model.init, jax.random.key(0))
+    tree.check_same_shapes("posterior.mean", posterior.mean, network)
     inputs, probs = jnp.asarray(inputs), jnp.asarray(probs)
     if model.input_shape is not None and inputs.shape[1:] != tuple(model.input_shape):
         raise ValueError(f"inputs must have shape (inputs, *{model.input_shape}); got {inputs.shape}")

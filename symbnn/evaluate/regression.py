@@ -9,10 +9,12 @@
 A target lies in the central q interval exactly if |2 F(y) - 1| <= q, F the predictive distribution function.
 """
 
+import math
 from functools import partial
 
 import jax
 import jax.numpy as jnp
+from jax.scipy.special import erf
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float
 
@@ -57,6 +59,9 @@ def crps(samples: Members, targets: Targets, *, fair: bool = False) -> Float[Arr
 def mixture_crps(means: Members, stds: Members, targets: Targets) -> Float[Array, ""]:
     """Mean CRPS of Gaussian mixtures in closed form; one member gives the Gaussian's."""
 
+    # Flat, since XLA's loops over a last axis of one output are twenty times slower.
+    means, stds, targets = means.reshape(len(means), -1), stds.reshape(len(stds), -1), targets.reshape(-1)
+
     def against_all(total: jax.Array, member: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
         mean, std = member
         return total + jnp.sum(_absolute_moment(means - mean, jnp.hypot(stds, std)), axis=0), None
@@ -94,4 +99,5 @@ def normal_log_density(targets: Array, means: Array, stds: Array) -> Array:
 def _absolute_moment(difference: Array, std: Array) -> Array:
     """E|Z| of Z ~ N(difference, std^2)."""
     scaled = difference / std
-    return 2.0 * std * norm.pdf(scaled) + difference * (2.0 * norm.cdf(scaled) - 1.0)
+    # 2 Phi(z) - 1 = erf(z / sqrt 2): no digits lost near zero, and half of the time.
+    return 2.0 * std * norm.pdf(scaled) + difference * erf(scaled * math.sqrt(0.5))

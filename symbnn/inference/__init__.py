@@ -14,6 +14,13 @@ exist), given to `driver.run`, which knows about chains, devices, chunks and sto
     fit = driver.run(key, target, Kernel(init, step), adaptation.fixed(step_size=0.1), Run(num_samples=500))
 
 A stopped run is recognised by what target, kernel and tuner compute; its `name` is what messages call it.
+
+A method need not use any of this: whatever takes `(key, target)` and returns a `Fit` is one, and `multimode`
+takes it too.
+
+    def method(key, target):
+        ...                                                  # a loop over any sampler's kernel
+        return Fit(Empirical.from_chains(positions), {})     # or interop.from_blackjax(states, infos)
 """
 
 from symbnn.inference.base import Checkpoint, Chunk, Fit, Method, Progress, ProgressCallback, Sink

@@ -83,7 +83,8 @@ def ensemble(
         diagnostics = trained.diagnostics()
         if snapshots:
             diagnostics["snapshots"] = join_statistics(*trained.snapshots)
-        return Fit(Empirical(samples, num_chains=num_members), diagnostics)
+        one_draw_each = jax.tree.map(lambda leaf: leaf[:, None], samples)
+        return Fit(Empirical.from_chains(one_draw_each), diagnostics)
 
     return method
 

@@ -113,7 +113,7 @@ def sgmcmc(
         with reporting(progress) as tell:
             samples, num_nonfinite = _follow(plan, advance, state, sink, tell)
         warn_nonfinite("sgmcmc", num_nonfinite)
-        return jax.vmap(Empirical)(samples), {"num_nonfinite": num_nonfinite}
+        return jax.vmap(lambda one: Empirical(one, num_chains=1))(samples), {"num_nonfinite": num_nonfinite}
 
     return ModeMethod(fit_modes, initial, functools.partial(require_in_memory, "sgmcmc"))
 

@@ -5,9 +5,16 @@ from symbnn.io.checkpoints import iterate_checkpoints
 from symbnn.io.chunks import ChunkStore
 from symbnn.io.files import ArtefactError, ForeignFileError
 from symbnn.io.posterior import load_posterior, save_posterior
+from symbnn.io.pytorch import (
+    from_torch,
+    load_safetensors,
+    load_torch,
+    save_safetensors,
+    save_torch,
+    to_torch,
+    torch_layers,
+)
 from symbnn.io.sharded import load_sharded, save_sharded
-from symbnn.io.torch_layers import torch_layers
-from symbnn.io.torch_weights import from_torch, load_safetensors, save_safetensors, to_torch
 from symbnn.io.training import TrainingStore
 from symbnn.io.trees import load_tree, read_metadata, save_tree
 from symbnn.io.zoo import Shard, Zoo
@@ -24,11 +31,13 @@ __all__ = [
     "load_posterior",
     "load_safetensors",
     "load_sharded",
+    "load_torch",
     "load_tree",
     "read_metadata",
     "save_posterior",
     "save_safetensors",
     "save_sharded",
+    "save_torch",
     "save_tree",
     "to_arviz",
     "to_torch",

@@ -20,8 +20,7 @@ from safetensors.numpy import load
 
 from symbnn import tree
 from symbnn.io.files import MALFORMED, ArtefactError, explaining, problem
-from symbnn.io.torch_layers import LayerMap
-from symbnn.io.torch_weights import IGNORED, from_torch, to_torch
+from symbnn.io.pytorch import LayerMap, from_torch, is_counter, to_torch
 from symbnn.models import Model
 from symbnn.types import Params
 
@@ -113,7 +112,7 @@ def _params(
     except MALFORMED as error:
         raise _refused(path, name, "a whole safetensors file", str(error)) from error
     for key, tensor in state_dict.items():
-        if key.endswith(IGNORED):
+        if is_counter(key):
             continue
         if key in expected and tensor.shape != expected[key]:
             raise _refused(path, name, f"{key!r} of shape {expected[key]}", f"{tensor.shape}")

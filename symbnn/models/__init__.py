@@ -9,14 +9,25 @@ from symbnn.models.convnets import lenet, optunet
 from symbnn.models.filter_response import resnet20_frn
 from symbnn.models.layers import ACTIVATIONS
 from symbnn.models.mlp import mlp
-from symbnn.models.residual import resnet18, resnet50
+from symbnn.models.residual import resnet18, resnet20, resnet50
 from symbnn.models.transformer import vit, vit_b16
 from symbnn.models.wide import wrn28_10
 from symbnn.models.wrapping.wrap import from_module, wrap
 
 CONSTRUCTORS: dict[str, Callable[..., Model]] = {
     constructor.__name__: constructor
-    for constructor in (mlp, optunet, lenet, resnet20_frn, resnet18, resnet50, wrn28_10, vit, vit_b16)
+    for constructor in (
+        mlp,
+        optunet,
+        lenet,
+        resnet20,
+        resnet20_frn,
+        resnet18,
+        resnet50,
+        wrn28_10,
+        vit,
+        vit_b16,
+    )
 }
 
 
@@ -36,6 +47,7 @@ __all__ = [
     "mlp",
     "optunet",
     "resnet18",
+    "resnet20",
     "resnet20_frn",
     "resnet50",
     "vit",

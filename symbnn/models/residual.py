@@ -2,11 +2,16 @@
 
 The stride of a bottleneck sits on its 3x3 convolution. Paddings are symmetric, as in PyTorch: XLA's "SAME"
 pads a strided convolution on one side only, and imported weights would compute something else.
+
+Where a block changes shape, its shortcut is a 1x1 convolution (option B of the paper, all nets for ImageNet)
+or has no parameters (option A, the paper's nets for CIFAR): every second position, and zeros for the new
+channels, half of them before and half behind the old ones, as in the common PyTorch code.
 """
 
 from typing import Literal
 
 import jax
+import jax.numpy as jnp
 from flax import linen as nn
 
 from symbnn.models.base import Model
@@ -14,17 +19,20 @@ from symbnn.models.layers import batch_norm, check_image, convolution, dense, sc
 from symbnn.models.wrapping.wrap import from_module
 
 Stem = Literal["cifar", "imagenet"]
+Shortcut = Literal["projected", "padded"]
 STAGE_CHANNELS = (64, 128, 256, 512)
+CIFAR_STAGE_CHANNELS = (16, 32, 64)
 # From this side on the 7x7 stem with pooling leaves the last stage at least 4x4 positions.
 SMALLEST_IMAGENET_SIDE = 128
 
 
 class Block(nn.Module):
-    """Two 3x3 convolutions, or 1x1, 3x3, 1x1 for a bottleneck, added to the (projected) input."""
+    """Two 3x3 convolutions, or 1x1, 3x3, 1x1 for a bottleneck, added to the (projected or padded) input."""
 
     channels: int
     stride: int = 1
     bottleneck: bool = False
+    shortcut: Shortcut = "projected"
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
@@ -39,38 +47,60 @@ class Block(nn.Module):
             y = convolution(channels, kernel, stride, name=f"conv{index}")(y)
             y = batch_norm(train, name=f"norm{index}")(y)
             y = nn.relu(y) if index < len(layers) else y
-        if x.shape[-1] != widened or self.stride != 1:
+        if x.shape[-1] == widened and self.stride == 1:
+            return nn.relu(x + y)
+        if self.shortcut == "padded":
+            x = padded_shortcut(x, widened, self.stride)
+        else:
             x = convolution(widened, 1, self.stride, name="shortcut_conv")(x)
             x = batch_norm(train, name="shortcut_norm")(x)
         return nn.relu(x + y)
 
 
+def padded_shortcut(x: jax.Array, channels: int, stride: int) -> jax.Array:
+    """Every `stride`-th position of NHWC features; zeros around their channels until there are `channels`."""
+    new = channels - x.shape[-1]
+    return jnp.pad(x[:, ::stride, ::stride], ((0, 0), (0, 0), (0, 0), (new // 2, new - new // 2)))
+
+
 class ResNet(nn.Module):
-    """Stem, four stages `layer1_0`, `layer1_1`, ..., global average, `out`."""
+    """Stem, stages `layer1_0`, `layer1_1`, ..., global average, `out`."""
 
     blocks: tuple[int, ...]
     num_outputs: int
     bottleneck: bool
     stem: Stem
     width: float = 1.0
+    stages: tuple[int, ...] = STAGE_CHANNELS
+    shortcut: Shortcut = "projected"
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
         """Logits of NHWC images."""
         kernel, stride = (3, 1) if self.stem == "cifar" else (7, 2)
-        x = convolution(scaled(64, self.width), kernel, stride, name="conv1")(x)
+        x = convolution(scaled(self.stages[0], self.width), kernel, stride, name="conv1")(x)
         x = nn.relu(batch_norm(train, name="norm1")(x))
         if self.stem == "imagenet":
             x = nn.max_pool(x, (3, 3), (2, 2), padding=((1, 1), (1, 1)))
-        for stage, (num, channels) in enumerate(zip(self.blocks, STAGE_CHANNELS, strict=True), start=1):
+        for stage, (num, channels) in enumerate(zip(self.blocks, self.stages, strict=True), start=1):
             for index in range(num):
                 stride = 2 if stage > 1 and index == 0 else 1
-                block = Block(
-                    scaled(channels, self.width), stride, self.bottleneck, name=f"layer{stage}_{index}"
-                )
-                x = block(x, train)
+                channels_here, name = scaled(channels, self.width), f"layer{stage}_{index}"
+                x = Block(channels_here, stride, self.bottleneck, self.shortcut, name=name)(x, train)
         x = x.mean(axis=(1, 2))
         return dense(self.num_outputs, x.shape[-1], "out")(x)
+
+
+def resnet20(input_shape: tuple[int, ...], num_outputs: int, *, width: float = 1.0) -> Model:
+    """ResNet-20 of He et al. for CIFAR (269,722 parameters for CIFAR-10), with shortcuts without parameters.
+
+    `width` multiplies the number of channels everywhere.
+    """
+    check_image("resnet20", input_shape, smallest=1)
+    network = ResNet(
+        (3, 3, 3), num_outputs, False, "cifar", float(width), CIFAR_STAGE_CHANNELS, shortcut="padded"
+    )
+    return from_module(network, input_shape)
 
 
 def resnet18(

@@ -21,8 +21,8 @@ class Cell(NamedTuple):
     """One factor of one axis."""
 
     factor: Factor
-    is_written: bool
-    """The leaf writes the units on it; otherwise it reads them, or no group acts."""
+    role: str
+    """Whether the leaf `writes` or `reads` the units on it; it `stays` where no group acts."""
     joint: str
     """Between it and the cell before: `×` for another axis, `·` for a product, `+` for a concatenation."""
 
@@ -35,19 +35,18 @@ class Row(NamedTuple):
     shape: tuple[int, ...]
     cells: tuple[Cell, ...]
 
-    def groups(self, *, is_written: bool) -> set[str]:
+    def groups(self, role: str) -> set[str]:
         """Groups that it writes, or those that it reads."""
-        return {
-            cell.factor.group for cell in self.cells if cell.factor.group and cell.is_written == is_written
-        }
+        return {cell.factor.group for cell in self.cells if cell.factor.group and cell.role == role}
 
 
 def rows_of(spec: SymmetrySpec) -> list[Row]:
     """From input to output; arrays before vectors within a layer."""
+    known = {group.name for group in spec.groups}
     layers: dict[str, list[Row]] = {}
     for leaf in spec.leaves:
         for name, words in named_slices(leaf):
-            row = Row(name, _layer(leaf), tuple(map(word_size, words)), tuple(_cells(words)))
+            row = Row(name, _layer(leaf), tuple(map(word_size, words)), tuple(_cells(words, known)))
             layers.setdefault(row.layer, []).append(row)
     ordered = _in_order(layers)
     return [row for layer in ordered for row in sorted(layers[layer], key=lambda row: -len(row.shape))]
@@ -55,8 +54,8 @@ def rows_of(spec: SymmetrySpec) -> list[Row]:
 
 def _in_order(layers: dict[str, list[Row]]) -> list[str]:
     reads, writes = (
-        {name: set().union(*(row.groups(is_written=flag) for row in rows)) for name, rows in layers.items()}
-        for flag in (False, True)
+        {name: set().union(*(row.groups(role) for row in rows)) for name, rows in layers.items()}
+        for role in ("reads", "writes")
     )
     # A bias or a norm computes nothing by itself: it waits until its group is written.
     waits = {
@@ -96,11 +95,11 @@ def _natural(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
-def _cells(words: tuple[Word, ...]) -> Iterator[Cell]:
+def _cells(words: tuple[Word, ...], known: set[str]) -> Iterator[Cell]:
     for axis, word in enumerate(words):
         for factor, joint in _joined(word, "×"):
-            is_written = factor.group is not None and produces(factor, is_last=axis == len(words) - 1)
-            yield Cell(factor, is_written, joint)
+            role = "writes" if produces(factor, is_last=axis == len(words) - 1) else "reads"
+            yield Cell(factor, role if factor.group in known else "stays", joint)
 
 
 def _joined(word: Word, joint: str) -> Iterator[tuple[Factor, str]]:

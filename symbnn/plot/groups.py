@@ -56,7 +56,7 @@ def groups(spec: SymmetrySpec, *, figure: Any = None) -> Figure:
     if not spec.leaves:
         raise ValueError("spec: expected a network with weights, got no leaf")
     rows = rows_of(spec)
-    order = _order(spec, rows)
+    order = _order(rows)
     shades = [(colour, tint) for tint in TINTS for colour in PALETTE]
     colours = {name: shades[place % len(shades)] for place, name in enumerate(order)}
     legend = _legend(spec, order)
@@ -76,11 +76,10 @@ def groups(spec: SymmetrySpec, *, figure: Any = None) -> Figure:
     return figure.get_figure(root=True)
 
 
-def _order(spec: SymmetrySpec, rows: Sequence[Row]) -> list[str]:
-    """Groups as they first appear, those that are read before those that are written."""
-    known = {group.name for group in spec.groups}
-    found = [cell.factor.group for row in rows for cell in row.cells if cell.factor.group in known]
-    return list(dict.fromkeys(name for name in found if name is not None))
+def _order(rows: Sequence[Row]) -> list[str]:
+    """Groups as they first appear, from input to output."""
+    cells = [cell for row in rows for cell in row.cells if cell.role != "stays"]
+    return list(dict.fromkeys(cell.factor.group for cell in cells if cell.factor.group))
 
 
 def _legend(spec: SymmetrySpec, order: Sequence[str]) -> list[tuple[str, str]]:
@@ -160,10 +159,8 @@ def _shape(row: Row) -> str:
 
 
 def _words(cell: Cell) -> str:
-    if cell.factor.group is None:
-        return f"{cell.factor.size}"
-    name = shortened(cell.factor.group, LONGEST_GROUP)
-    return f"→ {name}" if cell.is_written else f"{name} →"
+    name = shortened(cell.factor.group or str(cell.factor.size), LONGEST_GROUP)
+    return {"stays": name, "writes": f"→ {name}", "reads": f"{name} →"}[cell.role]
 
 
 def _marks(factor: Factor) -> str:

@@ -34,7 +34,7 @@ from symbnn.inference.storage import (
     Stored,
     fingerprint,
     flatten,
-    join_draws,
+    join,
     program_checksum,
     read_whole,
     unflatten,
@@ -235,7 +235,7 @@ def _fit(session: Session, kept: list[Any], last: Chunk, diagnostics: dict[str, 
     settings = session.settings
     num_here = len(diagnostics["chains"])
     if settings.storage.collect == "samples":
-        return Fit(Empirical(join_draws(kept), num_chains=num_here), diagnostics)
+        return Fit(jax.tree.map(jnp.asarray, Empirical.from_chains(join(kept))), diagnostics)
     if settings.storage.collect == "stored":
         assert settings.sink is not None
         indices = tuple(i for i, work in enumerate(works(settings)) if work.stage == "sampling")
@@ -243,5 +243,6 @@ def _fit(session: Session, kept: list[Any], last: Chunk, diagnostics: dict[str, 
         template = jax.tree.map(lambda s: jax.ShapeDtypeStruct(s.shape, dtype or s.dtype), shapes)
         return Fit(Stored(settings.sink, template, indices, num_here, settings.num_samples), diagnostics)
     mean = sum(kept) / (num_here * settings.num_samples)
-    final = jax.tree.map(jnp.asarray, unflatten("state/sampler/position", last, shapes))
-    return Fit(Empirical(final, num_chains=num_here), {**diagnostics, "predictions": mean.astype(np.float32)})
+    final = jax.tree.map(lambda leaf: leaf[:, None], unflatten("state/sampler/position", last, shapes))
+    posterior = jax.tree.map(jnp.asarray, Empirical.from_chains(final))
+    return Fit(posterior, {**diagnostics, "predictions": mean.astype(np.float32)})

@@ -180,11 +180,14 @@ def relative_error(outputs: Any, expected: Any) -> float:
 
 def _without_constants(params: Params, key: Any) -> Params:
     def spread(name: str, leaf: jax.Array) -> jax.Array:
+        # Counts and random keys (nnx keeps those of Dropout among the weights) are nothing to add noise to.
+        if not jnp.issubdtype(leaf.dtype, jnp.inexact):
+            return leaf
         array = np.asarray(leaf)
         constant = any(
             size > 1 and (array == array.take([0], axis)).all() for axis, size in enumerate(array.shape)
         )
-        if not constant or not jnp.issubdtype(leaf.dtype, jnp.inexact):
+        if not constant:
             return leaf
         noise = jax.random.normal(keys.named(key, name), leaf.shape, leaf.dtype)
         return leaf + 0.1 * max(1.0, float(np.abs(array).max(initial=0.0))) * noise

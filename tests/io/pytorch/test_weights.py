@@ -1,11 +1,10 @@
 """Weights go to PyTorch's names and layouts and back, without PyTorch."""
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from symbnn import io, models
+from tests.io.pytorch.numbered import numbered
 from tests.io.same import same
 
 PORTABLE = {
@@ -17,22 +16,14 @@ PORTABLE = {
 }
 
 
-def numbered(model):
-    """Every weight of the network is another number, so no exchange goes unseen."""
-    shapes, offset = jax.eval_shape(model.init, jax.random.key(0)), 0
-    leaves = []
-    for leaf in jax.tree.leaves(shapes):
-        leaves.append(jnp.arange(offset, offset + leaf.size, dtype=jnp.float32).reshape(leaf.shape))
-        offset += leaf.size
-    return jax.tree.unflatten(jax.tree.structure(shapes), leaves)
-
-
 @pytest.mark.parametrize("name", PORTABLE)
 def test_weights_go_to_pytorch_and_back(tmp_path, name):
     model = PORTABLE[name]()
     params = numbered(model)
     io.save_safetensors(tmp_path / "weights", io.to_torch(model, params, name))
     same(io.from_torch(model, io.load_safetensors(tmp_path / "weights"), name), params)
+    io.to_torch(model, params, name, path=tmp_path / "weights.pth")
+    same(io.from_torch(model, str(tmp_path / "weights.pth"), name), params)
 
 
 def test_dense_layers_are_transposed_for_pytorch():
@@ -49,7 +40,8 @@ def test_foreign_state_dicts_are_named(tmp_path):
     with pytest.raises(io.ArtefactError, match=r"missing \['fc2.bias'\], unknown \['extra'\]"):
         io.from_torch(model, {key: state[key] for key in state if key != "fc2.bias"} | {"extra": 1}, "mlp")
     with pytest.raises(
-        io.ArtefactError, match=r"'fc1.weight' has shape \(5, 7\); 'hidden/kernel' needs \(6, 5\)"
+        io.ArtefactError,
+        match=r"'fc1.weight' has shape \(5, 7\); 'hidden/kernel' needs \(6, 5\), in PyTorch \(5, 6\)",
     ):
         io.from_torch(model, state | {"fc1.weight": np.zeros((5, 7), np.float32)}, "mlp")
     with pytest.raises(ValueError, match=r"layers \['out'\] of the model have no PyTorch name"):

@@ -34,6 +34,7 @@ def assert_same_function(model, module, layers, **settings):
     back = io.to_torch(model, params, layers, **settings)
     for name, array in back.items():
         np.testing.assert_array_equal(array, module.state_dict()[name].numpy(), err_msg=name)
+    module.load_state_dict({name: torch.from_numpy(array) for name, array in back.items()}, strict=True)
 
 
 def convolution(inputs, outputs, kernel, stride=1):

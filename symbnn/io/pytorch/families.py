@@ -5,7 +5,7 @@ the first candidate that the state dict knows is taken.
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from symbnn import names
 
@@ -20,6 +20,8 @@ RESNET_PARTS = {
     "shortcut_norm": ("downsample.1", "shortcut.1"),
     "out": ("fc", "linear"),
 }
+# The common code for CIFAR's own residual nets.
+CIFAR_PARTS = {**RESNET_PARTS, "out": ("linear", "fc")}
 WIDE_PARTS = {
     "norm": ("bn1",),
     "norm1": ("bn1",),
@@ -43,6 +45,7 @@ FAMILIES = {
     "optunet": "chain",
     "resnet18": "resnet",
     "resnet50": "resnet",
+    "resnet20": "cifar",
     "resnet20_frn": "resnet",
     "wrn28_10": "wide",
     "vit": "vit",
@@ -53,13 +56,10 @@ FAMILIES = {
 def torch_layers(model_name: str, layers: Collection[str], keys: Collection[str] = ()) -> dict[str, str]:
     """PyTorch prefix of each of our `layers` of a named model; `keys` decide where code bases differ."""
     family = names.lookup(FAMILIES, model_name, "model")
-    if family == "chain":
-        return _chain(layers)
-    candidates = {"resnet": _resnet, "wide": _wide, "vit": _vit}[family]
-    return {layer: _known(candidates(layer), keys) for layer in layers}
+    return NAMINGS[family](layers, keys)
 
 
-def _chain(layers: Collection[str]) -> dict[str, str]:
+def _chain(layers: Collection[str], keys: Collection[str]) -> dict[str, str]:
     """`conv1`, `conv2`, ... keep their names; dense layers are `fc1`, `fc2`, ... in order, `out` the last."""
     dense = sorted(
         (layer for layer in layers if layer.startswith("hidden")), key=lambda name: (len(name), name)
@@ -69,9 +69,17 @@ def _chain(layers: Collection[str]) -> dict[str, str]:
 
 
 def _resnet(layer: str) -> list[str]:
+    return _residual(layer, RESNET_PARTS)
+
+
+def _cifar(layer: str) -> list[str]:
+    return _residual(layer, CIFAR_PARTS)
+
+
+def _residual(layer: str, parts: Mapping[str, tuple[str, ...]]) -> list[str]:
     *block, last = layer.split("/")
     prefix = "".join(f"{part.replace('_', '.')}." for part in block)
-    return [prefix + name for name in RESNET_PARTS.get(last, (last,))]
+    return [prefix + name for name in parts.get(last, (last,))]
 
 
 def _wide(layer: str) -> list[str]:
@@ -84,11 +92,18 @@ def _vit(layer: str) -> list[str]:
     first, *rest = layer.split("/")
     match = re.fullmatch(r"block(\d+)", first)
     if match is None:
-        return list(VIT_PARTS[layer])
+        return list(VIT_PARTS.get(layer, (layer,)))
     prefix = f"encoder.layers.encoder_layer_{match[1]}."
-    if rest[0] == "attention":
-        return [prefix + ("self_attention.out_proj" if rest[1] == "out" else "self_attention")]
-    return [prefix + name for name in VIT_PARTS[rest[0]]]
+    if rest[:1] == ["attention"]:
+        return [prefix + ("self_attention.out_proj" if rest[1:] == ["out"] else "self_attention")]
+    return [prefix + name for name in VIT_PARTS.get("/".join(rest), ("/".join(rest),))]
+
+
+def _first_known(candidates: Callable[[str], list[str]]) -> "Naming":
+    def naming(layers: Collection[str], keys: Collection[str]) -> dict[str, str]:
+        return {layer: _known(candidates(layer), keys) for layer in layers}
+
+    return naming
 
 
 def _known(candidates: list[str], keys: Collection[str]) -> str:
@@ -96,3 +111,14 @@ def _known(candidates: list[str], keys: Collection[str]) -> str:
         if any(key.startswith(f"{candidate}.") for key in keys):
             return candidate
     return candidates[0]
+
+
+Naming = Callable[[Collection[str], Collection[str]], dict[str, str]]
+NAMINGS: dict[str, Naming] = {
+    "chain": _chain,
+    "cifar": _first_known(_cifar),
+    "resnet": _first_known(_resnet),
+    "wide": _first_known(_wide),
+    "vit": _first_known(_vit),
+}
+"""Ways to name layers."""
