@@ -1,7 +1,7 @@
 """Check a spec numerically: random elements of the group must leave a network's outputs alone.
 
-Permutations, positive scales and signs are tried one kind at a time and all together. When a kind breaks the
-outputs, `blame` finds the group and the first leaf whose description is wrong.
+Permutations, positive scales, signs and matrices are tried one kind at a time and all together. When a kind
+breaks the outputs, `blame` finds the group and the first leaf whose description is wrong.
 """
 
 import functools
@@ -15,12 +15,13 @@ import numpy as np
 
 from symbnn import keys, tree
 from symbnn.symmetry.group import blame
-from symbnn.symmetry.group.act import Element, act, identity, random_element
+from symbnn.symmetry.group.act import Element, act
+from symbnn.symmetry.group.elements import identity, random_element
 from symbnn.symmetry.numerics import check_finite, quick_options
 from symbnn.symmetry.spec import SymmetrySpec, check_params
 from symbnn.types import Key, Params
 
-KINDS = ("permutation", "scale", "sign", "all")
+KINDS = ("permutation", "scale", "sign", "matrix", "all")
 
 # Rounding of a deep network in the given precision, far below what a wrong leaf does (0.01 to 1).
 TOLERANCE = {False: 1e-5, True: 1e-10}
@@ -155,6 +156,8 @@ def _verify(
 
 
 def _has(spec: SymmetrySpec, kind: str) -> bool:
+    if kind == "matrix":
+        return any(group.is_linear for group in spec.groups)
     return kind in ("permutation", "all") or any(getattr(g, f"num_{kind}s") for g in spec.groups)
 
 
