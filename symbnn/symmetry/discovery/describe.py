@@ -9,6 +9,7 @@ from typing import NamedTuple
 from symbnn.symmetry.discovery import reasons
 from symbnn.symmetry.discovery.axis_words import Atom
 from symbnn.symmetry.discovery.exponents import Shift
+from symbnn.symmetry.discovery.kinds import Mixing
 from symbnn.symmetry.discovery.names import name_classes
 from symbnn.symmetry.discovery.permutations import Permutations
 from symbnn.symmetry.discovery.redundancy import Generators
@@ -31,6 +32,7 @@ class Found(NamedTuple):
     over: dict[Atom, list[Atom]]
     scales: Generators
     signs: Generators
+    kinds: dict[Atom, Mixing]
 
 
 def describe(found: Found) -> SymmetrySpec:
@@ -45,6 +47,7 @@ def describe(found: Found) -> SymmetrySpec:
             tuple(labels[d] for d in found.over[c]),
             found.scales.count(c),
             found.signs.count(c),
+            *found.kinds[c],
         )
         for c in classes
     )

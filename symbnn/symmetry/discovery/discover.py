@@ -14,7 +14,8 @@ different shifts, with that leaf whole:
 8. `roles`: which weights produce a unit and which consume it.
 9. `exponents`, by `exponent_rules` and `linear`: the rescalings, then the sign flips.
 10. `redundancy`: generators that another class already has are dropped.
-11. `describe`, by `names` and `reasons`: the spec, with names and with the reason of every pinned axis.
+11. `kinds`: classes that are only used linearly, which matrices may mix.
+12. `describe`, by `names` and `reasons`: the spec, with names and with the reason of every pinned axis.
 
 Every rule is equivariant under the group it leaves, so what is found is a symmetry in exact arithmetic; what
 the rules do not understand is pinned and reported by `explain`.
@@ -34,6 +35,7 @@ from symbnn.symmetry.discovery import unstack
 from symbnn.symmetry.discovery.describe import Found, describe
 from symbnn.symmetry.discovery.exponents import find_exponents, find_shifts
 from symbnn.symmetry.discovery.fibres import find_fibres
+from symbnn.symmetry.discovery.kinds import find_kinds
 from symbnn.symmetry.discovery.known_values import find_known_values
 from symbnn.symmetry.discovery.permutations import find_permutations
 from symbnn.symmetry.discovery.redundancy import Generators, remove_redundant
@@ -98,7 +100,8 @@ def _find(program: Program, names: dict[str, Value], eval_only: bool) -> Found:
         forms = [system.reduce({unknown: Fraction(1)}) for unknown in range(num_of_leaves)]
         found = Generators.from_forms(unknowns.atoms, forms, roles.ranks)
         generators.append(remove_redundant(found, over, words, modulus=modulus))
-    return Found(names, used, permutations, unknowns, roles, shifts, over, *generators)
+    kinds = find_kinds(unknowns, known, shifts, over, *generators)
+    return Found(names, used, permutations, unknowns, roles, shifts, over, *generators, kinds)
 
 
 def _shape(leaf: Any) -> jax.ShapeDtypeStruct:
