@@ -26,6 +26,21 @@ def random_invertible(key: Key, count: int, size: int) -> jax.Array:
     return (random_orthogonal(key_left, count, size) * values) @ random_orthogonal(key_right, count, size)
 
 
+def procrustes(overlap: jax.Array, *, centred: bool = False) -> tuple[jax.Array, jax.Array]:
+    """The orthogonal M that maximises Σ M · overlap, and that maximum; Schönemann (1966).
+
+    With the singular value decomposition U S V of the overlap, M = U V and the maximum is Σ S. `centred` asks
+    for matrices that fix the vector of ones.
+    """
+    if not centred:
+        left, values, right = jnp.linalg.svd(overlap, full_matrices=False)
+        return left @ right, jnp.sum(values, axis=-1)
+    reflection = householder(overlap.shape[-1], overlap.dtype)
+    turned = reflection @ overlap @ reflection
+    inner, value = procrustes(turned[..., 1:, 1:])
+    return fixing_ones(inner), value + turned[..., 0, 0]
+
+
 def fixing_ones(inner: jax.Array) -> jax.Array:
     """H diag(1, R) H `(..., n, n)` of R `(..., n-1, n-1)`, H the reflection that takes e_1 to 1/√n.
 

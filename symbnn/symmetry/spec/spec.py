@@ -6,7 +6,7 @@ head, scanned layer, convolution group): its array is then indexed by them first
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Literal, get_args
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from symbnn import tree
 from symbnn.names import lookup
-from symbnn.symmetry.spec.words import Word, atoms, slices, word_size
+from symbnn.symmetry.spec.words import Word, atoms, pieces, slices, word_size
 from symbnn.types import Params
 
 Role = Literal["produces", "consumes", "both"]
@@ -74,6 +74,10 @@ class Leaf:
     shift: float = 0.0
     is_statistic: bool = False
     """A running variance: it moves along with the weights but is not trained."""
+
+    def pieces(self) -> Iterator[tuple[Factor, ...]]:
+        """Its atoms, once for every choice of slice and segments."""
+        return pieces(self.axes)
 
     def factors(self) -> Iterator[tuple[int, Factor]]:
         """Every atom with the axis it lies on."""
@@ -139,6 +143,11 @@ class SymmetrySpec:
     def shape(self, group: Group) -> tuple[int, ...]:
         """Shape of the group's permutation array: `(*over, size)`."""
         return (*(self.size(name) for name in group.over), group.size)
+
+    def permutations_only(self) -> "SymmetrySpec":
+        """The same without matrices: what units may do one by one, which is relabel, rescale and flip."""
+        plain = tuple(replace(group, kind="permutation", centred=False) for group in self.groups)
+        return replace(self, groups=plain)
 
     def explain(self) -> str:
         """Groups, leaves, and every pinned axis with its reason, as text."""
