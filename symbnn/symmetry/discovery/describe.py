@@ -24,7 +24,9 @@ class Found(NamedTuple):
 
     leaves: dict[str, Value]
     used: set[Value]
-    """Values that something reads, or that are outputs."""
+    """Values that something reads, or that are outputs; not those that are held."""
+    held: dict[Value, float]
+    """Leaves that keep one number."""
     permutations: Permutations
     unknowns: Unknowns
     roles: Roles
@@ -52,7 +54,7 @@ def describe(found: Found) -> SymmetrySpec:
         for c in classes
     )
     leaves = tuple(_leaf(found, name, value, labels) for name, value in found.leaves.items())
-    pins, notes = reasons.collect(found.leaves, found.permutations, found.used, labels)
+    pins, notes = reasons.collect(found.leaves, found.permutations, found.used, found.held, labels)
     return SymmetrySpec(
         groups, leaves, tuple(Index(labels[d], d.size) for d in indices), tuple(pins), tuple(notes)
     )

@@ -22,15 +22,16 @@ the rules do not understand is pinned and reported by `explain`.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from symbnn import tree
+from symbnn.names import lookup
 from symbnn.symmetry.discovery import unstack
 from symbnn.symmetry.discovery.describe import Found, describe
 from symbnn.symmetry.discovery.exponents import find_exponents, find_shifts
@@ -46,8 +47,19 @@ from symbnn.symmetry.spec import SymmetrySpec
 from symbnn.types import Params
 
 
+class Traced(NamedTuple):
+    """A network as a program, with its weights by name."""
+
+    program: Program
+    leaves: dict[str, Value]
+
+
 def discover(
-    apply: Callable[..., Any], params: Params, *inputs: Any, eval_only: bool = False
+    apply: Callable[..., Any],
+    params: Params,
+    *inputs: Any,
+    eval_only: bool = False,
+    held: Mapping[str, float] | None = None,
 ) -> SymmetrySpec:
     """All symmetries of `apply(params, *inputs)` that the rules can prove.
 
@@ -57,17 +69,18 @@ def discover(
         inputs: The data, likewise. Their axes are never relabelled, nor are those of the outputs.
         eval_only: Adds the rescalings of a BatchNorm that hold in evaluation but detach its running variance
             from the statistics it stands for.
+        held: Leaves that hold one number everywhere, and keep it, by name: gains of one that were folded into
+            the weights behind them (`fold_gains`). They allow for more, and do not move themselves.
     """
-    names = [tree.path_name(path) for path, _ in jax.tree_util.tree_leaves_with_path(params)]
-    if repeated := [name for name, count in Counter(names).items() if count > 1]:
-        raise ValueError(f"several leaves of params are named {repeated[0]!r}; give each a name of its own")
-    shapes = jax.tree.map(_shape, (params, inputs))
-    program = flatten(jax.make_jaxpr(lambda params, inputs: apply(params, *inputs))(*shapes))
-    leaves = dict(zip(names, program.inputs[: len(names)], strict=True))
-    whole: frozenset[str] = frozenset()
+    program, leaves = trace(apply, params, *inputs)
+    held = {} if held is None else dict(held)
+    for name in held:
+        lookup(leaves, name, "leaf")
+    whole: frozenset[str] = frozenset(held)
     while True:
         sliced = unstack.take_apart(program, leaves, whole=whole)
-        spec = describe(_find(sliced.program, sliced.names, eval_only))
+        numbers = {sliced.names[name]: number for name, number in held.items()}
+        spec = describe(_find(sliced.program, sliced.names, eval_only, numbers))
         described = {leaf.name: leaf for leaf in spec.leaves}
         if not (unfit := unstack.disagreeing(described, sliced.parts)):
             break
@@ -77,12 +90,23 @@ def discover(
         spec,
         leaves=unstack.put_together(described, leaves, sliced.parts),
         notes=(*spec.notes, *unstack.remarks(program, kept)),
+        held=tuple(held),
     )
 
 
-def _find(program: Program, names: dict[str, Value], eval_only: bool) -> Found:
-    known = find_known_values(program)
-    used = {*program.outputs, *program.readers()}
+def trace(apply: Callable[..., Any], params: Params, *inputs: Any) -> Traced:
+    """The program of `apply(params, *inputs)`, from shapes."""
+    names = [tree.path_name(path) for path, _ in jax.tree_util.tree_leaves_with_path(params)]
+    if repeated := [name for name, count in Counter(names).items() if count > 1]:
+        raise ValueError(f"several leaves of params are named {repeated[0]!r}; give each a name of its own")
+    shapes = jax.tree.map(_shape, (params, inputs))
+    program = flatten(jax.make_jaxpr(lambda params, inputs: apply(params, *inputs))(*shapes))
+    return Traced(program, dict(zip(names, program.inputs[: len(names)], strict=True)))
+
+
+def _find(program: Program, names: dict[str, Value], eval_only: bool, held: dict[Value, float]) -> Found:
+    known = find_known_values(program, held)
+    used = {*program.outputs, *program.readers()} - held.keys()
     leaves = [value for value in names.values() if value in used]
     permutations = find_permutations(program, len(names), known)
     over = find_fibres(permutations, leaves, known)
@@ -101,7 +125,7 @@ def _find(program: Program, names: dict[str, Value], eval_only: bool) -> Found:
         found = Generators.from_forms(unknowns.atoms, forms, roles.ranks)
         generators.append(remove_redundant(found, over, words, modulus=modulus))
     kinds = find_kinds(unknowns, known, shifts, over, *generators)
-    return Found(names, used, permutations, unknowns, roles, shifts, over, *generators, kinds)
+    return Found(names, used, held, permutations, unknowns, roles, shifts, over, *generators, kinds)
 
 
 def _shape(leaf: Any) -> jax.ShapeDtypeStruct:

@@ -171,7 +171,8 @@ def _mixed(
 ) -> tuple[Element, jax.Array, Mass]:
     """The element followed by one balancing of every mixed group; how unbalanced they were; the mass then."""
     wide = jax.tree.map(_widened, params)
-    step, gap = balanced_once(spec, act(spec, element, wide), count_bias)
+    mass = mass_of(spec, params, count_bias).total()
+    step, gap = balanced_once(spec, act(spec, element, wide), count_bias, mass)
     element = compose(spec, step, element)
     return element, gap, mass_of(spec, act(spec, element, wide), count_bias)
 

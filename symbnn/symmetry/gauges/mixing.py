@@ -21,7 +21,7 @@ from symbnn.symmetry.spec import Factor, Group, Piece, SymmetrySpec, split
 from symbnn.types import Params
 
 # Weights of rank below n have no minimum in the directions that they miss: those count as if they had this
-# share of the mass. The square of it is what float64 still resolves in the product of two Gram matrices.
+# share of the network's mass. Its square is what float64 still resolves in the product of two Gram matrices.
 RIDGE = 1e-7
 # Steps in a turn for weights that carry a group twice, which no single step balances.
 REPEATED = 12
@@ -32,34 +32,39 @@ def mixed_groups(spec: SymmetrySpec) -> list[Group]:
     return [group for group in spec.groups if group.kind == "invertible"]
 
 
-def balanced_once(spec: SymmetrySpec, params: Params, count_bias: bool) -> tuple[Element, jax.Array]:
-    """The element that balances every invertible group, one after the other, and how unbalanced they were."""
+def balanced_once(
+    spec: SymmetrySpec, params: Params, count_bias: bool, mass: jax.Array
+) -> tuple[Element, jax.Array]:
+    """The element that balances every invertible group, one after the other, and how unbalanced they were.
+
+    `mass` is that of the network before anything was balanced.
+    """
     matrices, residual = dict[str, jax.Array](), jnp.zeros(())
     for group in mixed_groups(spec):
         vectors, duals = gram_matrices(spec, group, params, count_bias)
         gap = _size(vectors - duals) / jnp.maximum(_size(vectors) + _size(duals), jnp.finfo(float).tiny)
         residual = jnp.maximum(residual, jnp.max(gap))
         is_repeated = _occurs_twice(spec, group)
-        step = _balancing(vectors, duals, is_repeated)
+        step = _balancing(vectors, duals, mass, is_repeated)
         if is_repeated:
-            step = _repeated(spec, group, params, step, count_bias)
+            step = _repeated(spec, group, params, step, count_bias, mass)
         matrices[group.name] = step
         params = act(spec, Element({}, {}, {}, {group.name: step}), params)
     return Element({}, {}, {}, matrices), residual
 
 
-def _balancing(vectors: jax.Array, duals: jax.Array, is_repeated: bool) -> jax.Array:
+def _balancing(vectors: jax.Array, duals: jax.Array, mass: jax.Array, is_repeated: bool) -> jax.Array:
     """Where the other axis of the weights moves along, half the step keeps it from going too far."""
-    step = _root_of_metric(vectors, duals)
+    step = _root_of_metric(vectors, duals, mass)
     return _power(step, 0.5) if is_repeated else step
 
 
 def _repeated(
-    spec: SymmetrySpec, group: Group, params: Params, first: jax.Array, count_bias: bool
+    spec: SymmetrySpec, group: Group, params: Params, first: jax.Array, count_bias: bool, mass: jax.Array
 ) -> jax.Array:
     def further(_, total: jax.Array) -> jax.Array:
         moved = act(spec, Element({}, {}, {}, {group.name: total}), params)
-        return _balancing(*gram_matrices(spec, group, moved, count_bias), True) @ total
+        return _balancing(*gram_matrices(spec, group, moved, count_bias), mass, True) @ total
 
     return jax.lax.fori_loop(0, REPEATED, further, first)
 
@@ -150,9 +155,8 @@ def _occurs_twice(spec: SymmetrySpec, group: Group) -> bool:
     )
 
 
-def _root_of_metric(vectors: jax.Array, duals: jax.Array) -> jax.Array:
+def _root_of_metric(vectors: jax.Array, duals: jax.Array, mass: jax.Array) -> jax.Array:
     """The symmetric A with A Aᵀ = M of the module's docstring."""
-    mass = jnp.trace(vectors + duals, axis1=-2, axis2=-1)[..., None, None]
     ridge = jnp.where(mass > 0, RIDGE * mass, 1) * jnp.eye(vectors.shape[-1])
     vectors, duals = vectors + ridge, duals + ridge
     root, inverse = _power(vectors, 0.5), _power(vectors, -0.5)

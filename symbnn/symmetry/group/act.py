@@ -106,9 +106,7 @@ def multiplier(
     return _spread(spec, [inner.group for inner in factors], axis, product)
 
 
-def permute(
-    spec: SymmetrySpec, element: Element, names: Sequence[str | None], array: jax.Array
-) -> jax.Array:
+def permute(spec: SymmetrySpec, element: Element, names: Sequence[str | None], array: jax.Array) -> jax.Array:
     """Relabel every axis by the group it is named after; groups that others vary over go first."""
     for group in spec.groups:
         if group.name not in element.permutations:

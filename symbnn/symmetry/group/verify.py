@@ -77,8 +77,8 @@ def verify(
 ) -> Report:
     """Report on `apply(act(spec, g, params), *inputs)` for random g: `verify(spec, apply, params, x, key)`.
 
-    Leaves that are constant along an axis, as freshly initialised biases are, get some noise first: a leaf of
-    zeros looks right however it is described.
+    Leaves that are constant along an axis, as freshly initialised biases are, get some noise first, unless the
+    spec holds them there: a leaf of zeros looks right however it is described.
 
     Args:
         spec: The symmetries to check.
@@ -107,7 +107,7 @@ def verify(
         params = jax.tree.map(jnp.asarray, params)
         return _verify(spec, apply, params, inputs, key, num_elements, tolerance)
     with jax.enable_x64(True):
-        params, inputs = jax.tree.map(_double, (params, inputs))
+        params, inputs = jax.tree.map(doubled, (params, inputs))
         return _verify(spec, apply, params, inputs, key, num_elements, tolerance)
 
 
@@ -133,7 +133,7 @@ def _verify(
     tolerance: float,
 ) -> Report:
     check_finite(params, "nothing can be verified")
-    params = _without_constants(params, key)
+    params = _without_constants(spec, params, key)
     compiled_apply = jax.jit(apply, compiler_options=quick_options())
     compiled_act = jax.jit(functools.partial(act, spec), compiler_options=quick_options())
     outputs = compiled_apply(params, *inputs)
@@ -179,13 +179,13 @@ def relative_error(outputs: Any, expected: Any) -> float:
     return worst
 
 
-def _without_constants(params: Params, key: Any) -> Params:
+def _without_constants(spec: SymmetrySpec, params: Params, key: Any) -> Params:
     def spread(name: str, leaf: jax.Array) -> jax.Array:
         array = np.asarray(leaf)
         constant = any(
             size > 1 and (array == array.take([0], axis)).all() for axis, size in enumerate(array.shape)
         )
-        if not constant or not jnp.issubdtype(leaf.dtype, jnp.inexact):
+        if not constant or name in spec.held or not jnp.issubdtype(leaf.dtype, jnp.inexact):
             return leaf
         noise = jax.random.normal(keys.named(key, name), leaf.shape, leaf.dtype)
         return leaf + 0.1 * max(1.0, float(np.abs(array).max(initial=0.0))) * noise
@@ -193,7 +193,8 @@ def _without_constants(params: Params, key: Any) -> Params:
     return tree.map_named(spread, params)
 
 
-def _double(leaf: Any) -> jax.Array:
+def doubled(leaf: Any) -> jax.Array:
+    """The leaf in double precision, if it holds real or complex numbers."""
     leaf = jnp.asarray(leaf)
     wide = jnp.complex128 if jnp.iscomplexobj(leaf) else jnp.float64
     return leaf.astype(wide) if jnp.issubdtype(leaf.dtype, jnp.inexact) else leaf

@@ -107,6 +107,8 @@ class SymmetrySpec:
     indices: tuple[Index, ...] = ()
     pins: tuple[Pin, ...] = field(default=(), compare=False)
     notes: tuple[str, ...] = field(default=(), compare=False)
+    held: tuple[str, ...] = ()
+    """Leaves that must keep the number they hold, or there are fewer symmetries: folded gains."""
 
     def __post_init__(self) -> None:
         seen = {index.name: index.size for index in self.indices}

@@ -102,9 +102,9 @@ OPS = {
     "gram of units": lambda xp, h, p: h @ (h.T @ h),
     "rms by product": lambda xp, h, p: h / xp.sqrt(1 + xp.einsum("bh,bh->b", h, h)[:, None]),
     "layer norm": lambda xp, h, p: layer_norm(xp, h),
-    "linear layers": lambda xp, h, p: (
-        loop(xp, lambda h, w: (h + h @ w[0] @ w[1], None), h, (p["up"], p["down"]))[0]
-    ),
+    "linear layers": lambda xp, h, p: loop(
+        xp, lambda h, w: (h + h @ w[0] @ w[1], None), h, (p["up"], p["down"])
+    )[0],
     "state": lambda xp, h, p: state_space(xp, h, p),
     "masked rows": lambda xp, h, p: xp.where(ROWS, h, 0),
     "gated by a norm": lambda xp, h, p: h * xp.tanh((h * h).sum(-1, keepdims=True)),
