@@ -11,7 +11,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "symbnn needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": run make with PYTHON=python3.11")'
 	@echo "Installing symbnn into $(VENV) (once; a few minutes)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(PIP_INSTALL) --editable .
+	@$(PIP_INSTALL) --editable ".[studies]"
 	@touch $@
 
 $(VENV)/installed-test: $(VENV)/installed

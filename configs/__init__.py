@@ -11,17 +11,21 @@ from configs.fields import check, walk
 
 
 class Study(NamedTuple):
-    """One line about a study, and its configs: name -> (one line, config)."""
+    """One line about a study, its configs, and options of other studies that it refuses, with the reason."""
 
     summary: str
     configs: dict[str, tuple[str, Any]]
+    """name -> (one line, config)"""
+    refuses: dict[str, str]
 
 
 def _find() -> dict[str, Study]:
     names = sorted(entry.name for entry in pkgutil.iter_modules(__path__))
     modules = {name: importlib.import_module(f"configs.{name}") for name in names}
     return {
-        name: Study((module.__doc__ or "").splitlines()[0], dict(module.CONFIGS))
+        name: Study(
+            (module.__doc__ or "").splitlines()[0], dict(module.CONFIGS), getattr(module, "REFUSES", {})
+        )
         for name, module in modules.items()
         if hasattr(module, "CONFIGS")
     }

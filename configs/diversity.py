@@ -7,7 +7,7 @@ expect the ensemble to pass the test of exchangeability and one HMC chain to fai
 from dataclasses import dataclass
 
 from configs.fields import bounded
-from configs.parts import Data, HeavyBall, Seeded, Trajectories
+from configs.parts import Data, Factory, HeavyBall, Seeded, Trajectories
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class Diversity(Seeded):
     """An ensemble and a chain of one network on one data set."""
 
     data: Data = Data()
+    model: Factory = Factory()
     hidden: tuple[int, ...] = bounded((10,), 2, 1_000_000)
     """Units of each hidden layer."""
     num_networks: int = bounded(300, 10, 1_000_000)

@@ -1,13 +1,21 @@
-"""Fields of a config with their bounds, and the check that names the first one out of bounds."""
+"""Fields of a config: with bounds, whose check names the first one outside; and what the user brings."""
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 
 def bounded(default: Any, low: float, high: float) -> Any:
     """A field whose value, or every entry if it is a tuple, lies in `[low, high]`."""
     return dataclasses.field(default=default, metadata={"low": low, "high": high})
+
+
+def brought(kind: Literal["file", "code"], *instead_of: str) -> Any:
+    """A field that names what the user brings, nothing by default, instead of other settings (full names).
+
+    A run is known by the content of the file, or of the code behind `module:function`, too.
+    """
+    return dataclasses.field(default=None, metadata={"brought": kind, "instead_of": instead_of})
 
 
 def check(config: Any) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from configs.fields import bounded
-from configs.parts import Data, HeavyBall, Optimizer, Seeded
+from configs.parts import Data, Factory, HeavyBall, Optimizer, Seeded
 
 
 @dataclass(frozen=True)
@@ -16,6 +16,7 @@ class ModelZoo(Seeded, HeavyBall):
     """Maximum-likelihood networks of one architecture from independent starts."""
 
     data: Data = Data()
+    model: Factory = Factory()
     network: Literal["mlp", "optunet"] = "mlp"
     """OptuNet needs images of at least 18 pixels a side."""
     hidden: tuple[int, ...] = bounded((5,), 1, 1_000_000)

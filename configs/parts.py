@@ -3,9 +3,14 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from configs.fields import bounded
+from configs.fields import bounded, brought
 
 Optimizer = Literal["sgd", "momentum", "nesterov", "adam"]
+# What describes a network in one study or the other.
+NETWORK_SETTINGS = (
+    *(f"model.{name}" for name in ("name", "hidden", "activation", "width")),
+    *("network", "hidden", *(f"network.{name}" for name in ("name", "hidden", "width"))),
+)
 
 
 @dataclass(frozen=True)
@@ -30,10 +35,23 @@ class Data:
     """Test examples, drawn by seed; all by default."""
     image_side: int | None = bounded(None, 1, 10_000)
     """Images are averaged down to this many pixels a side; left as they are by default."""
+    npz: str | None = brought("file", "data.name", "data.directory")
+    """Your own arrays instead: a file with `inputs`, integer `targets` from 0 to K - 1 and, if there are any,
+    `test_inputs` and `test_targets`; without these a fifth (or num_test) is held out by seed."""
 
 
 @dataclass(frozen=True)
-class Network:
+class Factory:
+    """A network that the user wrote."""
+
+    factory: str | None = brought("code", *NETWORK_SETTINGS)
+    """Your own network instead: `module:function`, a function of (input_shape, num_outputs), and of `key` if
+    it has one, in a file of the current folder; it returns a `symbnn.models.Model` or a network of Flax,
+    Equinox or Haiku."""
+
+
+@dataclass(frozen=True)
+class Network(Factory):
     """The network: a perceptron with biases."""
 
     hidden: tuple[int, ...] = bounded((32,), 1, 1_000_000)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from configs.fields import bounded
-from configs.parts import Blocks, Data, Optimizer, Prior, Seeded, Trajectories, Variational
+from configs.parts import Blocks, Data, Factory, Optimizer, Prior, Seeded, Trajectories, Variational
 
 MethodName = Literal["dropout", "variational", "swag", "laplace", "sghmc", "hmc"]
 METHODS: tuple[MethodName, ...] = ("dropout", "variational", "swag", "laplace", "sghmc", "hmc")
@@ -108,6 +108,7 @@ class PosteriorQuality(Seeded):
     outside: tuple[str, ...] = ("permuted", "rotated")
     """Out of distribution: data sets, or test images with their pixels `permuted` or turned (`rotated`)."""
     network: Network = Network()
+    model: Factory = Factory()
     training: Training = Training()
     methods: tuple[MethodName, ...] = METHODS
     """Besides the deep ensemble."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from configs.fields import bounded
-from configs.parts import Data, HeavyBall, Optimizer, Seeded
+from configs.parts import Data, Factory, HeavyBall, Optimizer, Seeded
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,7 @@ class ScalingSymmetry(Seeded):
     """Mass and minimum mass of many networks, decay of the imbalance, and a net without a minimum."""
 
     data: Data = Data()
+    model: Factory = Factory()
     network: Literal["mlp", "optunet"] = "mlp"
     """OptuNet needs images of at least 18 pixels a side."""
     hidden: tuple[int, ...] = bounded((16, 16), 1, 1_000_000)

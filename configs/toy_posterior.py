@@ -38,6 +38,12 @@ class ToyPosterior(Seeded, Descent):
     """Cells of the figure with fewer networks stay blank."""
 
 
+REFUSES = {
+    "data.npz": "its points are drawn from two clouds, so that the law of the weights is known",
+    "model.factory": "its figure is of the two outgoing weights of the network 2-2-1",
+}
+
+
 CONFIGS = {
     "paper": ("10,000 networks, the paper's recipe: half a minute on two CPU cores", ToyPosterior()),
     "debug": (

@@ -6,6 +6,7 @@ is what these packages export.
 """
 
 import importlib
+import logging
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +20,14 @@ if TYPE_CHECKING:
     from symbnn import interop as interop
     from symbnn import io as io
     from symbnn import models as models
+    from symbnn import plot as plot
     from symbnn import posteriors as posteriors
     from symbnn import sharing as sharing
     from symbnn import symmetry as symmetry
 
 __version__ = version("symbnn")
+# Quiet unless the user asks for it, as `logging.basicConfig(level="INFO")` does.
+logging.getLogger("symbnn").addHandler(logging.NullHandler())
 
 __all__ = [
     "compact",
@@ -35,6 +39,7 @@ __all__ = [
     "interop",
     "io",
     "models",
+    "plot",
     "posteriors",
     "sharing",
     "symmetry",

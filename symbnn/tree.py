@@ -7,9 +7,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
+from symbnn.frameworks import described, is_variable
 from symbnn.types import Key, Params, Samples
+
+FROM_CHAINS = "if these are chains and draws, use posteriors.Empirical.from_chains(samples)"
+"""What to do with samples that have one leading axis too many."""
 
 
 def path_name(path: tuple[Any, ...]) -> str:
@@ -17,28 +22,40 @@ def path_name(path: tuple[Any, ...]) -> str:
     return "/".join(_part(key) for key in path)
 
 
+def leaf_names(tree: Params) -> list[str]:
+    """Path name of every leaf, in tree order; what a variable of nnx holds is called as the variable."""
+    names = []
+    for path, node in jax.tree_util.tree_leaves_with_path(tree, is_leaf=is_variable):
+        inside = jax.tree_util.tree_leaves_with_path(node) if is_variable(node) else [((), node)]
+        names += [path_name((*path, *rest[1:])) for rest, _ in inside]
+    return names
+
+
 def named_leaves(tree: Params) -> dict[str, Any]:
     """Leaves by path name, in tree order."""
-    return {path_name(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
+    return dict(zip(leaf_names(tree), jax.tree.leaves(tree), strict=True))
 
 
 def nested(leaves: Mapping[str, Any]) -> dict[str, Any]:
-    """The inverse of `named_leaves`, with dicts as containers."""
+    """The inverse of `named_leaves`, with dicts as containers; `ValueError` if a leaf would be one too."""
     result: dict[str, Any] = {}
     for name, leaf in leaves.items():
         *path, last = name.split("/")
-        node = result
+        node: Any = result
         for part in path:
-            node = node.setdefault(part, {})
+            node = node.setdefault(part, {}) if isinstance(node, dict) else None
+        if not isinstance(node, dict) or last in node:
+            raise ValueError(
+                f"{name!r} cannot be nested: one name is the start of another; rename one of them"
+            )
         node[last] = leaf
     return result
 
 
 def map_named(function: Callable[..., Any], tree: Params, *rest: Params) -> Params:
     """`jax.tree.map` whose function takes the leaf's name first."""
-    return jax.tree_util.tree_map_with_path(
-        lambda path, *leaves: function(path_name(path), *leaves), tree, *rest
-    )
+    names = iter(leaf_names(tree))
+    return jax.tree.map(lambda *leaves: function(next(names), *leaves), tree, *rest)
 
 
 def stack(trees: Sequence[Params]) -> Samples:
@@ -61,13 +78,21 @@ def num_samples(samples: Samples) -> int:
     leaves = named_leaves(samples)
     if not leaves:
         raise ValueError("samples: expected a tree of arrays, got one without leaves")
-    first, expected = next((name, leaf.shape[0] if leaf.ndim else None) for name, leaf in leaves.items())
-    for name, leaf in leaves.items():
-        if leaf.ndim == 0 or leaf.shape[0] != expected:
+    if other := next((name for name, leaf in leaves.items() if not hasattr(leaf, "ndim")), None):
+        raise ValueError(
+            f"samples: expected a tree of arrays; leaf {other!r} is {described(leaves[other])} (of an "
+            "Equinox module keep the arrays only, by eqx.filter(module, eqx.is_inexact_array))"
+        )
+    shapes = {name: np.shape(leaf) for name, leaf in leaves.items()}
+    for name, shape in shapes.items():
+        if not shape:
+            raise ValueError(f"leaf {name!r} has shape (); expected an axis of samples")
+    first, expected = next((name, shape[0]) for name, shape in shapes.items())
+    for name, shape in shapes.items():
+        if shape[0] != expected:
             raise ValueError(
-                f"leaf {name!r} has shape {leaf.shape}; leaf {first!r} has {expected} samples on axis 0"
+                f"leaf {name!r} has shape {shape}; leaf {first!r} has {expected} samples on axis 0"
             )
-    assert expected is not None
     return expected
 
 
@@ -99,13 +124,25 @@ def check_same_shapes(what: str, value: Params, like: Params, *, num_leading: in
             raise ValueError(
                 f"{what}: leaf {name!r} has shape {shape}; expected {jnp.shape(expected[name])}"
                 + (f" after {num_leading} leading axes" if num_leading else "")
+                + chains_hint(shape, jnp.shape(expected[name]), num_leading)
             )
+
+
+def chains_hint(shape: tuple[int, ...], expected: tuple[int, ...], num_leading: int) -> str:
+    """The end of a message about a leaf of samples: what to do if it is right but for an axis of chains."""
+    has_both = num_leading == 1 and len(shape) >= 2 and shape[2:] == expected
+    return f"; {FROM_CHAINS}" if has_both else ""
 
 
 def matrix(samples: Samples) -> Float[Array, "samples weights"]:
     """All numbers of every network side by side, in tree order."""
     count = num_samples(samples)
     return jnp.concatenate([leaf.reshape(count, -1) for leaf in jax.tree.leaves(samples)], axis=1)
+
+
+def flat(params: Params) -> np.ndarray:
+    """All numbers of one network as one vector, in tree order."""
+    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(params)])
 
 
 def cut(flat: Float[Array, " weights"], shapes: Sequence[Sequence[int]]) -> list[Array]:

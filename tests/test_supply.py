@@ -12,6 +12,9 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from symbnn import data
+from symbnn.data.folders import read_image
+
 ROOT = Path(__file__).parent.parent
 OWN = ("symbnn", "experiments", "configs")
 SOURCES = sorted(path for name in OWN for path in (ROOT / name).rglob("*.py"))
@@ -69,11 +72,13 @@ def test_no_file_can_run_code():
 
 
 def requirements(*groups: str) -> list[Requirement]:
-    """What pyproject asks for: the core, and the given groups."""
-    texts = PROJECT["dependencies"] + [
-        text for group in groups for text in PROJECT["optional-dependencies"][group]
-    ]
-    return [Requirement(text) for text in texts]
+    """What pyproject asks for: the core, and the given groups with the groups that they name."""
+    found = [Requirement(text) for text in PROJECT["dependencies"]]
+    for group in groups:
+        for requirement in map(Requirement, PROJECT["optional-dependencies"][group]):
+            own = requirement.name == PROJECT["name"]
+            found += requirements(*requirement.extras) if own else [requirement]
+    return found
 
 
 def pins() -> dict[str, str]:
@@ -112,47 +117,91 @@ def closure(wanted: list[Requirement]) -> set[str]:
     return {name for name, _ in found}
 
 
-def test_whatever_the_core_brings_along_is_pinned():
+@pytest.mark.parametrize("groups", [(), ("plot",), ("studies",)])
+def test_whatever_comes_along_is_pinned(groups):
     installed = {canonicalize_name(d.name) for d in importlib.metadata.distributions()}
-    assert (closure(requirements()) & installed) - pins().keys() == set()
+    assert (closure(requirements(*groups)) & installed) - pins().keys() == set()
+
+
+def test_the_core_is_without_what_only_studies_need():
+    core = closure(requirements())
+    assert not core & {"matplotlib", "pillow", "tyro", "tensorflow-datasets", "torch", "arviz"}
+    assert {"jax", "flax", "optax", "blackjax", "numpyro", "scipy", "safetensors"} <= core
+    assert {"matplotlib", "pillow", "tyro", "rich"} <= closure(requirements("studies"))
 
 
 IMPORT_ALL = """
 import importlib, pkgutil, sys
+from importlib.machinery import PathFinder
 
-class Absent:
-    names = set(sys.argv[1].split(","))
-
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in self.names:
-            raise ModuleNotFoundError(f"{name} is not a core dependency", name=name)
-
-sys.meta_path.insert(0, Absent())
+absent, find = set(sys.argv[1].split(",")), PathFinder.find_spec
+# As if not installed, for imports and for those who look before they import.
+PathFinder.find_spec = lambda name, *rest: None if name.partition(".")[0] in absent else find(name, *rest)
 count = 0
-for package in ("symbnn", "experiments", "configs"):
+for package in sys.argv[2:]:
     root = importlib.import_module(package)
-    for module in pkgutil.walk_packages(root.__path__, package + "."):
-        if not module.name.endswith("__main__"):
+    for module in pkgutil.walk_packages(root.__path__, package + ".", onerror=lambda name: None):
+        if module.name.endswith("__main__"):
+            continue
+        try:
             importlib.import_module(module.name)
-            count += 1
+        except ModuleNotFoundError as error:
+            if 'pip install "symbnn[' not in str(error):
+                raise
+            print(module.name, error, sep=": ")
+        count += 1
 print(count)
 """
 
 
-@pytest.mark.slow
-def test_every_module_imports_with_the_core_dependencies_alone():
-    core = closure(requirements())
-    owners = importlib.metadata.packages_distributions()
-    foreign = sorted(
-        module
-        for module, distributions in owners.items()
-        if not {canonicalize_name(name) for name in distributions} & (core | {"symbnn"})
-    )
-    assert {"hypothesis", "beartype", "cvxpy", "arviz", "equinox"} <= set(foreign)
-    command = [sys.executable, "-c", IMPORT_ALL, ",".join([*foreign, "torch", "torchmetrics"])]
+def import_all(absent: list[str], *packages: str) -> list[str]:
+    """Import every module of the packages as if others were not installed: remedies, and the number."""
+    command = [sys.executable, "-c", IMPORT_ALL, ",".join(absent), *packages]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert ended.returncode == 0, ended.stderr[-2000:]
-    assert int(ended.stdout) > 100
+    return ended.stdout.splitlines()
+
+
+def foreign(*groups: str) -> list[str]:
+    """Modules that are installed here but come neither with the core nor with the groups."""
+    wanted = closure(requirements(*groups)) | {"symbnn"}
+    owners = importlib.metadata.packages_distributions()
+    installed = {
+        module
+        for module, distributions in owners.items()
+        if not {canonicalize_name(name) for name in distributions} & wanted
+    }
+    return sorted(installed | {"torch", "torchmetrics"})
+
+
+def test_the_library_imports_with_the_core_dependencies_alone():
+    absent = foreign()
+    assert {"matplotlib", "PIL", "tyro", "tensorflow_datasets", "arviz", "equinox"} <= set(absent)
+    *remedies, count = import_all(absent, "symbnn")
+    assert remedies == [
+        'symbnn.plot: symbnn.plot needs matplotlib; install it with: pip install "symbnn[plot]"'
+    ]
+    assert int(count) > 100
+
+
+@pytest.mark.slow
+def test_the_studies_import_with_their_extra_alone():
+    absent = foreign("studies")
+    assert {"hypothesis", "beartype", "cvxpy", "arviz", "equinox"} <= set(absent)
+    (count,) = import_all(absent, "symbnn", "experiments", "configs")
+    assert int(count) > 200
+
+
+def test_data_that_needs_an_extra_says_which(monkeypatch, tmp_path):
+    monkeypatch.delenv("SYMBNN_DATA_DIR", raising=False)
+    for module in ("tensorflow_datasets", "PIL"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(
+        ModuleNotFoundError, match=r"mnist, which no folder.*pip install \"symbnn\[studies\]\""
+    ):
+        data.load("mnist")
+    with pytest.raises(ModuleNotFoundError, match=r"images.*needs PIL; .*pip install \"symbnn\[studies\]\""):
+        read_image(tmp_path / "a.png", 8)
 
 
 COMPILE_ALL = """
@@ -170,7 +219,7 @@ def test_every_python_that_is_here_reads_the_sources(version):
     paths = "\n".join(map(str, [*SOURCES, *sorted((ROOT / "tests").rglob("*.py"))]))
     subprocess.run([python, "-W", "error", "-c", COMPILE_ALL], input=paths, text=True, check=True)
     if subprocess.run([python, "-c", "import jax, blackjax, numpyro"], capture_output=True).returncode == 0:
-        subprocess.run([python, "-c", IMPORT_ALL, "torch"], cwd=ROOT, check=True)
+        subprocess.run([python, "-c", IMPORT_ALL, "torch", *OWN], cwd=ROOT, check=True)
 
 
 def interpreter(version: str) -> str:

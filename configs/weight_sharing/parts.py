@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from configs.fields import bounded
+from configs.parts import Factory
 
 Stage = Literal["pretrain", "stochastic", "gmm", "refine", "train", "evaluate"]
 STAGES: tuple[Stage, ...] = ("pretrain", "stochastic", "gmm", "refine", "train", "evaluate")
@@ -12,7 +13,7 @@ Schedule = Literal["constant", "cosine"]
 
 
 @dataclass(frozen=True)
-class SharedNetwork:
+class SharedNetwork(Factory):
     """The network."""
 
     name: Literal["mlp", "lenet", "resnet20_frn", "resnet18", "resnet50", "wrn28_10", "vit", "vit_b16"] = (

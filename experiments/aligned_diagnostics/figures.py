@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from experiments.harness.style import BLUE, GREY, PALETTE, RED, new_figure
+from symbnn.plot.style import BLUE, GREY, PALETTE, RED, new_figure
 
 TICKS = (1.001, 1.003, 1.01, 1.03, 1.1, 1.3, 2.0, 4.0, 10.0)
 SMALLEST = 1e-4

@@ -51,7 +51,7 @@ def run(config: AlignedDiagnostics, rundir: Path | str) -> Table:
         problem = perceptron(config, prior_scale=config.inference.prior_scale)
         hmc = opened.stage("hmc", lambda: methods.sample(problem, opened))
         found = opened.stage("rhat", lambda: _diagnose(problem, config, hmc.posterior.samples))
-        return _present(opened, config, found, hmc.diagnostics)
+        return _present(opened, problem, found, hmc.diagnostics)
 
 
 def _diagnose(problem: Problem, config: AlignedDiagnostics, samples: Samples) -> dict[str, Any]:
@@ -92,19 +92,21 @@ def labels_kept(permutations: dict[str, jax.Array], num_chains: int) -> np.ndarr
     return np.asarray(np.mean(alike))
 
 
-def _present(run: Run, config: AlignedDiagnostics, found: Any, sampler: Any) -> Table:
+def _present(run: Run, problem: Problem, found: Any, sampler: Any) -> Table:
     rhat = {name: found["rhat"][name] for name in (RAW, *ALIGNED, CONTROL, FUNCTION)}
     drawn = figures.rhat_curves(rhat, limit=RHAT_LIMIT, raw=RAW, function=FUNCTION, control=CONTROL)
+    config = problem.config
     settings = config.inference
+    hidden = problem.sizes if problem.is_own else f"hidden units {joined(config.model.hidden)}"
     return present(
         run,
         introduction=[
-            f"{config.data.name}, hidden units {joined(config.model.hidden)}: "
+            f"{problem.data.name}, {hidden}: "
             f"{settings.num_chains} chains of {settings.num_samples} draws after {settings.num_burnin}, with "
             f"trajectories of {settings.num_steps} steps, short on purpose. Function space: centred logits "
-            f"of {config.num_inputs} test images. R-hat compares the spread between chains with that within "
-            "them and is 1 where they agree; a quantity that never moves has R-hat 1 if all chains have the "
-            "same value, else infinity."
+            f"of {config.num_inputs} test examples. R-hat compares the spread between chains with that "
+            "within them and is 1 where they agree; a quantity that never moves has R-hat 1 if all chains "
+            "have the same value, else infinity."
         ],
         tables=[_table(rhat, found["kept"]), columns.sampler_table(sampler)],
         figures=[("rhat", drawn, "R-hat of all quantities, by space and labelling")],

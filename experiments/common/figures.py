@@ -1,12 +1,11 @@
-"""Panels that several studies draw: pruning, spread of weights, bands over repetitions."""
+"""Panels that several studies draw: accuracy against pruning."""
 
 from collections.abc import Mapping
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.harness.style import BLUE, PALETTE, RED, new_figure
+from symbnn.plot.style import PALETTE, new_figure
 
 
 def pruning_panels(
@@ -32,24 +31,3 @@ def pruning_panels(
         handles, labels, frameon=False, loc="outside lower center", ncols=min(len(labels), 3 * columns)
     )
     return figure
-
-
-def spread_histograms(before: Mapping[str, np.ndarray], after: Mapping[str, np.ndarray]) -> Figure:
-    """Standard deviations of all weights before and after alignment, one panel per posterior."""
-    figure, panels = new_figure(len(before))
-    for panel, name in zip(panels, before, strict=True):
-        both = np.concatenate([before[name], after[name]])
-        bins = np.linspace(both.min(), both.max(), 60).tolist()
-        for values, colour, words in ((before[name], RED, "raw"), (after[name], BLUE, "aligned")):
-            label = f"{words}, median {np.median(values):.2f}"
-            panel.hist(values, bins, color=colour, alpha=0.6, label=label)
-        panel.set(title=name, xlabel="standard deviation of a weight", ylabel="weights")
-        panel.legend(frameon=False)
-    return figure
-
-
-def draw_band(panel: Axes, x: np.ndarray, rows: np.ndarray, *, label: str, colour: str) -> None:
-    """Mean over the rows, with a band of one standard deviation either side."""
-    mean, spread = rows.mean(0), rows.std(0)
-    panel.plot(x, mean, color=colour, marker="o", markersize=3, label=label)
-    panel.fill_between(x, mean - spread, mean + spread, color=colour, alpha=0.2, linewidth=0)

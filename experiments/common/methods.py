@@ -13,7 +13,7 @@ from configs.parts import Descent, Trajectories, Variational
 from configs.posterior_quality import PosteriorQuality
 from experiments.common import optimizers
 from experiments.common.problem import Problem
-from experiments.harness import progress
+from experiments.harness.progress import SHOWN
 from experiments.harness.rundir import Run
 from symbnn import inference, keys, tree
 from symbnn.density import Target
@@ -53,11 +53,8 @@ def train_ensemble(problem: Problem, run: Run) -> Fit:
 def fit_variational(problem: Problem, run: Run, *, reparametrisation: str = "local") -> Fit:
     """Mean-field Gaussian; a stopped run goes on from its last epochs."""
     key, kept = keys.named(problem.key, "variational"), run.training("variational")
-    with progress.show() as show:
-        method = variational(
-            problem.config.variational, show, reparametrisation=reparametrisation, checkpoint=kept
-        )
-        return method(key, problem.target)
+    method = variational(problem.config.variational, reparametrisation=reparametrisation, checkpoint=kept)
+    return method(key, problem.target)
 
 
 def hmc(
@@ -72,19 +69,18 @@ def hmc(
     sink: Any = None,
 ) -> Fit:
     """Hamiltonian Monte Carlo, `num_samples` draws of every chain."""
-    with progress.show() as show:
-        method = inference.hmc(
-            num_chains=num_chains,
-            num_samples=num_samples,
-            num_burnin=settings.num_burnin,
-            thinning=thinning,
-            step_size=settings.step_size,
-            num_steps=settings.num_steps,
-            initial=initial,
-            progress=show,
-            sink=sink,
-        )
-        return method(key, target)
+    method = inference.hmc(
+        num_chains=num_chains,
+        num_samples=num_samples,
+        num_burnin=settings.num_burnin,
+        thinning=thinning,
+        step_size=settings.step_size,
+        num_steps=settings.num_steps,
+        initial=initial,
+        progress=SHOWN,
+        sink=sink,
+    )
+    return method(key, target)
 
 
 def ensemble(
@@ -105,32 +101,29 @@ def ensemble(
 ) -> Fit:
     """Networks trained side by side; `milestones` are epochs."""
     steps = steps_per_epoch(target, settings.batch_size)
-    with progress.show() as show:
-        method = inference.ensemble(
-            num_members=num_members,
-            epochs=settings.num_epochs,
-            batch_size=settings.batch_size,
-            optimizer=optimizers.create(
-                optimizer,
-                settings.learning_rate,
-                momentum=momentum,
-                schedule=schedule,
-                num_steps=settings.num_epochs * steps,
-                milestones=tuple(epoch * steps for epoch in milestones),
-            ),
-            objective=objective,
-            initial=initial,
-            members_per_block=members_per_block,
-            snapshots=snapshots,
-            progress=show,
-            checkpoint=checkpoint,
-        )
-        return method(key, target)
+    method = inference.ensemble(
+        num_members=num_members,
+        epochs=settings.num_epochs,
+        batch_size=settings.batch_size,
+        optimizer=optimizers.create(
+            optimizer,
+            settings.learning_rate,
+            momentum=momentum,
+            schedule=schedule,
+            num_steps=settings.num_epochs * steps,
+            milestones=tuple(epoch * steps for epoch in milestones),
+        ),
+        objective=objective,
+        initial=initial,
+        members_per_block=members_per_block,
+        snapshots=snapshots,
+        progress=SHOWN,
+        checkpoint=checkpoint,
+    )
+    return method(key, target)
 
 
-def variational(
-    settings: Variational, show: Any, *, reparametrisation: str = "local", checkpoint: Any = None
-) -> Any:
+def variational(settings: Variational, *, reparametrisation: str = "local", checkpoint: Any = None) -> Any:
     """Mean-field variational inference."""
     return inference.variational(
         epochs=settings.num_epochs,
@@ -138,7 +131,7 @@ def variational(
         optimizer=optimizers.create("adam", settings.learning_rate),
         initial_std=settings.initial_std,
         reparametrisation=reparametrisation,
-        progress=show,
+        progress=SHOWN,
         checkpoint=checkpoint,
     )
 
@@ -146,9 +139,8 @@ def variational(
 def around_modes(key: Key, target: Target, name: str, config: PosteriorQuality, modes: Samples) -> Any:
     """The posterior of one of `MODE_METHODS`: an equal mixture over the modes."""
     num_draws = config.num_samples // tree.num_samples(modes)
-    with progress.show() as show:
-        method = MODE_METHODS[name](config, num_draws, show)
-        return inference.multimode(method, members=modes)(key, target).posterior
+    method = MODE_METHODS[name](config, num_draws)
+    return inference.multimode(method, members=modes)(key, target).posterior
 
 
 def recipe(problem: Problem, epochs: int, learning_rate: float, name: str = "adam") -> Recipe:
@@ -165,51 +157,51 @@ def steps_per_epoch(target: Target, batch_size: int) -> int:
     return max(1, target.num_data // batch_size)
 
 
-def _dropout(config: PosteriorQuality, num_draws: int, show: Any) -> ModeMethod:
+def _dropout(config: PosteriorQuality, num_draws: int) -> ModeMethod:
     return inference.dropout(
         rate=config.dropout.rate,
         masks_per_batch=config.dropout.masks_per_batch,
         epochs=config.dropout.num_epochs,
         batch_size=config.training.batch_size,
         optimizer=optimizers.create("adam", config.dropout.learning_rate),
-        progress=show,
+        progress=SHOWN,
     )
 
 
-def _swag(config: PosteriorQuality, num_draws: int, show: Any) -> ModeMethod:
+def _swag(config: PosteriorQuality, num_draws: int) -> ModeMethod:
     return inference.swag(
         rank=config.swag.rank,
         epochs=config.swag.num_epochs,
         optimizer=optimizers.create("momentum", config.swag.learning_rate),
         pretrain_epochs=0,
         batch_size=config.training.batch_size,
-        progress=show,
+        progress=SHOWN,
     )
 
 
-def _laplace(config: PosteriorQuality, num_draws: int, show: Any) -> ModeMethod:
+def _laplace(config: PosteriorQuality, num_draws: int) -> ModeMethod:
     return inference.laplace(
         structure=config.laplace.structure,
         leaves=None if config.laplace.leaves == "all" else config.laplace.leaves,
         pretrain_epochs=0,
-        progress=show,
+        progress=SHOWN,
     )
 
 
-def _sghmc(config: PosteriorQuality, num_draws: int, show: Any) -> ModeMethod:
+def _sghmc(config: PosteriorQuality, num_draws: int) -> ModeMethod:
     return inference.sgmcmc(
         num_samples=num_draws,
         batch_size=config.training.batch_size,
-        progress=show,
+        progress=SHOWN,
         **dataclasses.asdict(config.sghmc),
     )
 
 
-MODE_METHODS: dict[str, Callable[[PosteriorQuality, int, Any], ModeMethod]] = {
+MODE_METHODS: dict[str, Callable[[PosteriorQuality, int], ModeMethod]] = {
     "dropout": _dropout,
-    "variational": lambda config, num_draws, show: variational(config.variational, show),
+    "variational": lambda config, num_draws: variational(config.variational),
     "swag": _swag,
     "laplace": _laplace,
     "sghmc": _sghmc,
 }
-"""(config, draws for each mode, progress) -> method."""
+"""(config, draws for each mode) -> method."""

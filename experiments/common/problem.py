@@ -14,8 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from symbnn import data, density, models, symmetry
+from symbnn import data, density, models, symmetry, tree
 from symbnn.data.load import flattened
+from symbnn.models.factory import from_factory
 from symbnn.types import Key, Params, Samples
 
 # Images of these sets come as files of any size, which stay on disk; networks see squares of this side.
@@ -41,6 +42,8 @@ class Problem:
     """Inputs as the network takes them; `test` is what is judged."""
     image_shape: tuple[int, ...]
     """Of one input before it was made a vector."""
+    network: str
+    """One of `symbnn.models`, or the `module:function` of the user."""
     model: models.Model
     target: density.Target
     inputs: Any
@@ -63,10 +66,29 @@ class Problem:
         return density.has_batch_statistics(self.shapes)
 
     @property
+    def is_own(self) -> bool:
+        """Whether the user wrote the network."""
+        return self.config.model.factory is not None
+
+    @property
     def sizes(self) -> str:
-        """Layers of a perceptron: `64-32-10`."""
+        """Layers of a perceptron, `64-32-10`, or what is known of another network."""
+        if self.is_own:
+            return f"{self.network} ({tree.num_weights(self.shapes)} weights)"
         hidden = (group.size for group in self.model.spec.groups)
         return joined((*self.data.input_shape, *hidden, self.data.num_classes or 0))
+
+    @property
+    def hidden(self) -> str:
+        """`hidden 16-16, ` where that describes the network."""
+        return "" if self.is_own else f"hidden {joined(self.config.hidden)}, "
+
+    def require_least_mass(self) -> None:
+        """`ValueError` if scales have no least mass, or there are none: before anything is trained."""
+        try:
+            jax.eval_shape(functools.partial(symmetry.balance, self.model.spec), self.shapes)
+        except ValueError as error:
+            raise ValueError(f"{self.network}: {error}") from error
 
     def align(
         self,
@@ -91,8 +113,18 @@ class Problem:
         """Inputs out of distribution; images smaller by a whole factor have their pixels repeated."""
         if name in DISTORTIONS:
             images = self.data.test.inputs.reshape(-1, *self.image_shape)
+            if name == "rotated" and (images.ndim < 3 or images.shape[1] != images.shape[2]):
+                raise ValueError(
+                    f"rotated turns square images, but inputs of {self.data.name} have shape "
+                    f"{self.image_shape}; leave it out of what is out of distribution"
+                )
             return jnp.asarray(DISTORTIONS[name](images).reshape(-1, *self.data.input_shape))
         found = _read(self.config.data, name, seed=self.config.seed, test_only=True).test.inputs
+        if len(self.image_shape) != 3:
+            raise ValueError(
+                f"{name} has images, but inputs of {self.data.name} have shape {self.image_shape}; choose "
+                "permuted"
+            )
         if isinstance(found, data.Streamed) and found.shape[1:] == self.image_shape:
             return found
         factor = max(1, self.image_shape[0] // found.shape[1])
@@ -118,18 +150,22 @@ def load(
 ) -> Problem:
     """The problem of `config.data` and one of `symbnn.models`; `config.seed` unless another is given.
 
-    The last `num_held_out` training examples, if any, are judged instead of the test set.
+    What the user brings, `config.data.npz` and `config.model.factory`, takes the place of either. The last
+    `num_held_out` training examples, if any, are judged instead of the test set.
     """
     seed = config.seed if seed is None else seed
-    read = _read(config.data, config.data.name, seed=seed)
+    read = _read(config.data, config.data.name, seed=seed) if config.data.npz is None else _own(config, seed)
     if read.num_classes is None:
         raise ValueError(f"--data.name {config.data.name} has no classes; this study needs labels")
     train, test = hold_out(read.train, num_held_out) if num_held_out else (read.train, read.test)
     loaded = read._replace(train=train, test=test)
-    loaded = flattened(loaded) if network == "mlp" else loaded
-    model = create(
-        network, loaded.input_shape, read.num_classes, hidden=hidden, activation=activation, width=width
-    )
+    if config.model.factory is not None:
+        network = config.model.factory
+        model = from_factory(network, loaded.input_shape, read.num_classes)
+    else:
+        loaded = flattened(loaded) if network == "mlp" else loaded
+        settings: Any = {"hidden": hidden, "activation": activation, "width": width}
+        model = create(network, loaded.input_shape, read.num_classes, **settings)
     target = density.target(model, loaded.train, likelihood=_likelihood(), prior=_prior(prior_scale))
     inputs = loaded.test.inputs
     return Problem(
@@ -137,6 +173,7 @@ def load(
         jax.random.key(seed),
         loaded,
         read.input_shape,
+        network,
         model,
         target,
         inputs if isinstance(inputs, data.Streamed) else jnp.asarray(inputs),
@@ -187,6 +224,29 @@ def joined(sizes: Iterable[int]) -> str:
     return "-".join(map(str, sizes))
 
 
+def _own(config: Any, seed: int) -> data.Dataset:
+    """The arrays that the user brings, and a line about them; `ValueError` if they are no labels."""
+    settings = config.data
+    found = data.from_npz(
+        settings.npz,
+        num_train=settings.num_train,
+        num_test=settings.num_test,
+        seed=seed,
+        resize=settings.image_side,
+    )
+    if found.num_classes is None:
+        raise ValueError(
+            f"--data.npz {settings.npz} has floating-point targets, as for regression; this study needs "
+            "labels, integers from 0 to K - 1: save targets.astype(int) if they are that"
+        )
+    print(
+        f"data: {found.name}, {len(found.train.targets)} training and {len(found.test.targets)} test "
+        f"examples of shape {found.input_shape}, {found.num_classes} classes",
+        flush=True,
+    )
+    return found
+
+
 def _read(settings: Any, name: str, *, seed: int, test_only: bool = False) -> data.Dataset:
     """The data set `name` as the settings describe it, its examples drawn by `seed`."""
     found = data.load(
@@ -200,7 +260,7 @@ def _read(settings: Any, name: str, *, seed: int, test_only: bool = False) -> da
         streamed=name in SIDES,
     )
     # Images of another set are seen as the network sees its own.
-    scale = SCALES.get(settings.name)
+    scale = SCALES.get(settings.name) if settings.npz is None else None
     if scale is None:
         return found
     return found._replace(train=data.normalise(found.train, scale), test=data.normalise(found.test, scale))

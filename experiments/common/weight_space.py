@@ -5,7 +5,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from configs.parts import Training
 from experiments.common import methods
@@ -20,8 +19,8 @@ PAIRS_TOGETHER = 8
 def describe(problem: Problem, training: Training) -> str:
     """A sentence about data, network and training."""
     return (
-        f"{problem.data.name}: {problem.target.num_data} training images; losses and errors are measured on "
-        f"{len(problem.labels)} test images. Network {problem.sizes}, {training.num_epochs} epochs of "
+        f"{problem.data.name}: {problem.target.num_data} training examples; losses and errors are measured "
+        f"on {len(problem.labels)} test examples. Network {problem.sizes}, {training.num_epochs} epochs of "
         f"{training.optimizer} with learning rate {training.learning_rate:g} and minibatches of "
         f"{training.batch_size}, no prior; every network has its own shuffle of the data."
     )
@@ -63,11 +62,6 @@ def _barriers(
         (first, second),
         batch_size=PAIRS_TOGETHER,
     )
-
-
-def flat(params: Params) -> np.ndarray:
-    """All weights as one vector."""
-    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(params)])
 
 
 @jax.jit

@@ -97,7 +97,7 @@ def findings(beyond: Any, refined: Any, to_mean: Samples) -> list[str]:
         )
     return [
         f"Refined, the diagonal Gaussian of {int(beyond['bytes'][REFINED]):,} bytes agrees with HMC on "
-        f"{agreement[REFINED]:.3f} of the test images at TV {distance[REFINED]:.4f}; unrefined on "
+        f"{agreement[REFINED]:.3f} of the test examples at TV {distance[REFINED]:.4f}; unrefined on "
         f"{agreement['q_r, mean']:.3f} at {distance['q_r, mean']:.4f}; HMC with itself on "
         f"{agreement[FLOOR]:.3f} at {distance[FLOOR]:.4f}. The paper has no refinement: its q_r reaches "
         "0.8249 at 0.6570 on MNIST.",
@@ -106,7 +106,7 @@ def findings(beyond: Any, refined: Any, to_mean: Samples) -> list[str]:
         f"standard deviations of q_r at a KL of {float(near.divergence):.2f} per weight, the random start "
         f"{float(far.std_ratio):.3f} at {float(far.divergence):.2f}.{control}",
         f"With the whole covariance of the samples, the aligned Gaussian agrees with HMC on "
-        f"{agreement['low rank']:.3f} of the test images, the raw one on {agreement['low rank, raw']:.3f}.",
+        f"{agreement['low rank']:.3f} of the test examples, the raw one on {agreement['low rank, raw']:.3f}.",
     ]
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from configs.parts import Refinement
 from experiments.common import columns
 from experiments.common.problem import Problem
-from experiments.harness import progress
+from experiments.harness.progress import SHOWN
 from experiments.harness.tables import Row, Table
 from symbnn import compact, keys, tree
 from symbnn.posteriors import DiagonalGaussian
@@ -114,7 +114,7 @@ def split_images(problem: Problem, settings: Refinement, samples: Samples) -> Da
     most = len(images) - max(1, math.ceil(settings.batch_size / 2))
     if settings.num_validation > most:
         raise ValueError(
-            f"--refinement.num-validation must be at most {most} of {len(images)} training images, so that "
+            f"--refinement.num-validation must be at most {most} of {len(images)} training examples, so that "
             f"the others and as many mixed-up ones fill a batch; got {settings.num_validation}"
         )
     order = jax.random.permutation(keys.named(problem.key, "validation"), len(images))
@@ -150,18 +150,17 @@ def _validate(problem: Problem, data: Data, fit: DiagonalGaussian) -> dict[str, 
 def _fit(
     problem: Problem, settings: Refinement, data: Data, start: DiagonalGaussian, loss: str, penalty: float
 ) -> DiagonalGaussian:
-    with progress.show() as show:
-        return compact.refine(
-            start,
-            problem.model,
-            data.inputs,
-            data.probs,
-            keys.named(problem.key, "refinement"),
-            epochs=settings.num_epochs,
-            batch_size=settings.batch_size,
-            learning_rate=settings.learning_rate,
-            num_draws=settings.num_draws,
-            loss=loss,
-            penalty=penalty,
-            progress=show,
-        ).posterior
+    return compact.refine(
+        start,
+        problem.model,
+        data.inputs,
+        data.probs,
+        keys.named(problem.key, "refinement"),
+        epochs=settings.num_epochs,
+        batch_size=settings.batch_size,
+        learning_rate=settings.learning_rate,
+        num_draws=settings.num_draws,
+        loss=loss,
+        penalty=penalty,
+        progress=SHOWN,
+    ).posterior

@@ -8,20 +8,19 @@ tables go beyond the paper (`beyond`) and compare the posteriors in weight space
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from matplotlib.figure import Figure
 
 from configs.compact_posterior import CompactPosterior
 from experiments.common import columns, methods, weight_ranking
-from experiments.common.figures import pruning_panels, spread_histograms
+from experiments.common.figures import pruning_panels
 from experiments.common.problem import Problem, perceptron
-from experiments.common.weight_space import flat
 from experiments.compact_posterior import beyond, convergence, figures, refined, weights
 from experiments.harness.present import present
 from experiments.harness.rundir import open_run
 from experiments.harness.tables import Table
-from symbnn import compact, diagnostics, keys, symmetry, tree
+from symbnn import compact, diagnostics, keys, plot, symmetry, tree
 from symbnn.inference import Fit
+from symbnn.plot.style import parts_beside
 from symbnn.types import Samples
 
 COLUMNS = ("HMC samples", "HMC q_d", "HMC q_r", "Ens. samples", "Ens. q_d", "Ens. q_r", "VI q")
@@ -132,17 +131,11 @@ def _paper_table(problem: Problem, scores: Any) -> Table:
 def _figures(
     samples: Samples, ensemble: Samples, to_first: dict[str, symmetry.Aligned], laws: Any, pruned: Any
 ) -> list[tuple[str, Figure, str]]:
-    def spread(samples: Samples) -> np.ndarray:
-        return flat(compact.gaussian(samples).std)
-
-    raw = {"HMC": spread(samples), "ensemble": spread(ensemble)}
-    after = {"HMC": spread(to_first["hmc"].samples), "ensemble": spread(to_first["ensemble"].samples)}
+    spread, (left, right) = parts_beside(2)
+    plot.spread(samples, to_first["hmc"], title="HMC", figure=left)
+    plot.spread(ensemble, to_first["ensemble"], title="ensemble", figure=right)
     saved = [
-        (
-            "spread",
-            spread_histograms(raw, after),
-            "Standard deviation of every weight before and after alignment",
-        ),
+        ("spread", spread, "Standard deviation of every weight before and after alignment"),
         (
             "weight_pairs",
             figures.pair_plots(weights.panels(laws)),
@@ -155,8 +148,7 @@ def _figures(
         ),
     ]
     for group, permutations in to_first["hmc"].elements.permutations.items():
-        counts = np.asarray(symmetry.number_of_transpositions(permutations))
-        drawn = figures.transposition_histogram(counts, num_units=permutations.shape[-1])
+        drawn = plot.transpositions(permutations)
         caption = f"Number of transpositions between each HMC sample and the reference, layer {group}"
         saved.append((f"transpositions_{group.replace('/', '_')}", drawn, caption))
     return saved
@@ -164,13 +156,14 @@ def _figures(
 
 def _introduction(problem: Problem) -> list[str]:
     config = problem.config
+    activation = "" if problem.is_own else f", {config.model.activation}"
     return [
-        f"{config.data.name}: {problem.target.num_data} training and {len(problem.labels)} test images; "
-        f"network {problem.sizes}, {config.model.activation}. "
+        f"{problem.data.name}: {problem.target.num_data} training and {len(problem.labels)} test examples; "
+        f"network {problem.sizes}{activation}. "
         f"HMC: {config.inference.num_chains} chains of {config.inference.num_samples} draws. "
         f"Ensemble: {config.ensemble.num_members} networks.",
         "q_d is the Gaussian with the mean and standard deviation of the raw samples, q_r that of the "
         f"samples aligned to the first of them (matched by {config.compact.matching}). Agreement is the "
-        "share of test images on which the most probable class is the one by HMC; TV is the total variation "
-        "between the predictions, from 0 (equal) to 1.",
+        "share of test examples on which the most probable class is the one by HMC; TV is the total "
+        "variation between the predictions, from 0 (equal) to 1.",
     ]

@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.common.problem import Problem
-from experiments.common.weight_space import flat
 from experiments.harness.tables import Row, Table
 from symbnn import compact, evaluate, keys, symmetry, tree
 from symbnn.posteriors import DiagonalGaussian
@@ -70,7 +69,7 @@ def panels(found: Any) -> dict[tuple[str, str], Mapping[str, tuple[np.ndarray, n
     after = found["after"]
     return {
         (one, other): {
-            part: (flat(getattr(after[one], part)), flat(getattr(after[other], part)))
+            part: (tree.flat(getattr(after[one], part)), tree.flat(getattr(after[other], part)))
             for part in ("mean", "std")
         }
         for one, other in PAIRS
@@ -79,7 +78,7 @@ def panels(found: Any) -> dict[tuple[str, str], Mapping[str, tuple[np.ndarray, n
 
 def correlation(one: Params, other: Params) -> float:
     """Over all weights."""
-    return float(np.corrcoef(flat(one), flat(other))[0, 1])
+    return float(np.corrcoef(tree.flat(one), tree.flat(other))[0, 1])
 
 
 def _finite(value: float) -> float | None:

@@ -10,13 +10,11 @@ from typing import Any
 
 from configs.compact_trained import CompactTrained
 from experiments.common import columns, methods
-from experiments.common.figures import spread_histograms
 from experiments.common.problem import Problem, perceptron
-from experiments.common.weight_space import flat
 from experiments.harness.present import present
 from experiments.harness.rundir import open_run
 from experiments.harness.tables import Table
-from symbnn import compact
+from symbnn import compact, plot
 from symbnn.posteriors import DiagonalGaussian
 from symbnn.types import Samples
 
@@ -42,13 +40,12 @@ def run(config: CompactTrained, rundir: Path | str) -> Table:
         aligned = opened.stage("to_first", partial(align, num_inputs=config.num_alignment_inputs))
         to_first = aligned.samples
         scores = opened.stage("scores", lambda: _score(problem, ensemble, to_first, variational))
-        raw, after = ({"ensemble": flat(compact.gaussian(some).std)} for some in (ensemble, to_first))
         return present(
             opened,
             title="Ensemble and VI at full size",
             introduction=[
-                f"{config.data.name}: {problem.target.num_data} training images, "
-                f"{len(problem.labels)} test images; network {problem.sizes}. "
+                f"{problem.data.name}: {problem.target.num_data} training examples, "
+                f"{len(problem.labels)} test examples; network {problem.sizes}. "
                 f"Ensemble: {config.ensemble.num_members} MAP networks, {config.ensemble.num_epochs} epochs; "
                 f"VI: {config.variational.num_epochs} epochs, {config.reparametrisation} noise; "
                 f"{config.compact.num_draws} draws of every Gaussian, {config.compact.num_draw_seeds} sets."
@@ -57,7 +54,7 @@ def run(config: CompactTrained, rundir: Path | str) -> Table:
             figures=[
                 (
                     "spread",
-                    spread_histograms(raw, after),
+                    plot.spread(ensemble, to_first, title="ensemble"),
                     "Standard deviation of every weight over the ensemble, before and after alignment",
                 )
             ],

@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.common.figures import draw_band
-from experiments.harness.style import BLUE, GREY, RED, new_figure
+from symbnn.plot.style import BLUE, GREY, RED, draw_band, new_figure
 
 
 def diversity_panels(

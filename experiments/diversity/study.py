@@ -40,6 +40,7 @@ def run(config: Diversity, rundir: Path | str) -> Table:
     _check(config)
     with open_run("diversity", config, rundir) as opened:
         problem = load(config, hidden=config.hidden)
+        _check_problem(problem)
         trained = opened.stage("ensemble", lambda: _train(config, problem))
         chain = opened.stage("hmc", lambda: _sample(config, problem))
         pairs = opened.stage("pairs", lambda: _pairs(config, problem, trained["samples"]))
@@ -56,6 +57,21 @@ def _check(config: Diversity) -> None:
     if config.num_paired > config.num_networks:
         raise ValueError(
             f"--num-paired must be at most --num-networks {config.num_networks}, got {config.num_paired}"
+        )
+
+
+def _check_problem(problem: Problem) -> None:
+    """`ValueError` unless the first group is a layer of units, and inputs have negatives."""
+    groups = problem.model.spec.groups
+    if not groups or groups[0].size < 2 or groups[0].over:
+        raise ValueError(f"the first layer of {problem.network} has no exchangeable units to follow")
+    inputs = problem.data.test.inputs
+    if problem.config.data.npz is None:
+        return
+    if inputs.min() < 0 or inputs.max() > 1:
+        raise ValueError(
+            f"out of distribution are negatives of the inputs, 1 - x, which need x in [0, 1]; those of "
+            f"{problem.data.name} go from {inputs.min():g} to {inputs.max():g}: rescale them"
         )
 
 
@@ -130,15 +146,16 @@ def _present(run: Run, config: Diversity, problem: Problem, trained: Any, chain:
         taus,
         training.milestones,
     )
+    words = problem.sizes if problem.is_own else f"with {joined(config.hidden)} hidden units"
     caption = "Pairs of networks, units with the largest weight, orders of units through training"
     return present(
         run,
         introduction=[
-            f"{config.num_networks} networks with {joined(config.hidden)} hidden units on "
-            f"{problem.target.num_data} images of {problem.data.name}, {training.num_epochs} epochs "
+            f"{config.num_networks} networks {words} on "
+            f"{problem.target.num_data} examples of {problem.data.name}, {training.num_epochs} epochs "
             f"of momentum from learning rate {training.learning_rate:g}; all pairs of {config.num_paired}. "
             f"One HMC chain of {config.chain.num_samples} draws. Out of distribution: negatives of the test "
-            "images.",
+            "examples.",
         ],
         tables=[_pair_table(inside, outside), _exchange_table(tests), _order_table(epochs, taus)],
         figures=[("diversity", drawn, caption)],
@@ -179,7 +196,7 @@ def findings(tests: dict[str, Any], inside: np.ndarray, outside: np.ndarray) -> 
     collapse = "no two networks are one function" if least > 0.1 else "some pairs are close to one function"
     said = [
         f"Test of exchangeable units: {words}.",
-        f"Pairs differ by {inside.mean():.3f} nats on test images and by {outside.mean():.3f} out of "
+        f"Pairs differ by {inside.mean():.3f} nats on test examples and by {outside.mean():.3f} out of "
         f"distribution (correlation {correlation:.2f}). The most alike pair has {100 * least:.0f} % of the "
         f"mean: {collapse}.",
     ]

@@ -52,8 +52,8 @@ def main(study: str, arguments: Sequence[str] | None = None) -> None:
 def list_studies() -> str:
     """Studies and configs, one line each."""
     lines = ["usage: python -m experiments.<study> <config> [--overrides] [--rundir DIR] [--fresh]", ""]
-    for study, (summary, known) in configs.STUDIES.items():
-        lines += [f"{study}: {summary}", *_config_lines(known)]
+    for study, found in configs.STUDIES.items():
+        lines += [f"{study}: {found.summary}", *_config_lines(found.configs)]
     return "\n".join(lines)
 
 
@@ -66,6 +66,7 @@ def _run(study: str, arguments: list[str]) -> int:
     if name not in known:
         _say(f"error: unknown config {name!r} of {study}; {names.nearest(name, known)}")
         return USAGE_ERROR
+    _check_options(study, known[name][1], options)
     parsed = _parse(study, name, options)
     if parsed is None:
         return USAGE_ERROR
@@ -80,7 +81,7 @@ def _run(study: str, arguments: list[str]) -> int:
 
 
 def _overview(study: str) -> str:
-    summary, known = configs.STUDIES[study]
+    summary, known, _ = configs.STUDIES[study]
     return "\n".join(
         [
             f"usage: python -m experiments.{study} <config> [--overrides] [--rundir DIR] [--fresh] [--debug]",
@@ -123,6 +124,18 @@ def _parse(study: str, name: str, options: list[str]) -> _Command | None:
         return None
     config = type(default)(**{field: getattr(parsed, field) for field in fields})
     return _Command(config, parsed.rundir, parsed.fresh)
+
+
+def _check_options(study: str, config: Any, options: list[str]) -> None:
+    """`ValueError` for what the study refuses, and for settings that are replaced by what the user brings."""
+    given = {option.partition("=")[0].removeprefix("--").replace("_", "-") for option in options}
+    for name, why in configs.STUDIES[study].refuses.items():
+        if name in given:
+            raise ValueError(f"--{name} does not apply to {study}: {why}")
+    for name, field, _ in configs.walk(config):
+        without = sorted(given & set(field.metadata.get("instead_of", ()))) if name in given else []
+        if without:
+            raise ValueError(f"--{without[0]} has no effect beside --{name}, which takes its place; give one")
 
 
 def _default_directory(study: str, name: str, config: Any) -> Path:

@@ -22,7 +22,7 @@ from typing import Any
 import jax
 
 import configs
-from experiments.harness import stages
+from experiments.harness import brought, stages
 from experiments.harness.provenance import Code, difference, short, this_code
 from experiments.harness.stages import Misplaced, Record
 from symbnn import io
@@ -138,7 +138,7 @@ def open_run(study: str, config: Any, directory: Path | str) -> Iterator[Run]:
         ) from error
     with _locked(directory):
         description = _describe(study, config)
-        if (directory / RUN_FILE).exists():
+        if (directory / RUN_FILE).exists() and not _is_blank(directory):
             before = _read_run(directory)
             _check_same_config(directory, before, description, config)
             # A config that gained a field is still the same run.
@@ -155,6 +155,8 @@ def lent_stage(directory: Path | str, study: str, config: Any, name: str) -> tup
     if not (directory / RUN_FILE).exists():
         raise ValueError(f"{directory} holds no run; expected a finished run of {study}")
     theirs, ours = _settings(_read_run(directory)), _settings(_describe(study, config))
+    # A run that does not know them had none.
+    theirs = dict.fromkeys(brought.names(config)) | theirs
     for setting in sorted(theirs.keys() & ours.keys()):
         if theirs[setting] != ours[setting]:
             raise ValueError(
@@ -163,6 +165,13 @@ def lent_stage(directory: Path | str, study: str, config: Any, name: str) -> tup
             )
     tree, record = stages.read(directory / "stages" / f"{name}.safetensors", name)
     return tree, record._replace(lender=str(directory))
+
+
+def _is_blank(directory: Path) -> bool:
+    """Whether a run ended there before it computed anything: a damaged run.json is not taken for that."""
+    if {path.name for path in directory.iterdir()} - {RUN_FILE, ".lock"}:
+        return False
+    return not _read_run(directory)["stages"]
 
 
 def clear(directory: Path) -> None:
@@ -231,6 +240,9 @@ def _describe(study: str, config: Any) -> dict[str, Any]:
     code = this_code()
     # Through JSON, so that tuples compare equal to what is read back.
     settings = {"study": study, "config": json.loads(json.dumps(dataclasses.asdict(config)))}
+    for name, digest in brought.digests(config).items():
+        part, _, field = name.partition(".")
+        settings["config"][part][field] = digest
     return {
         **settings,
         "seed": getattr(config, "seed", None),

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.common.figures import draw_band
-from experiments.harness.style import PALETTE, new_figure
+from symbnn.plot.barrier import draw_lines
+from symbnn.plot.style import new_figure
 
 
 def lines_through_training(
@@ -20,9 +20,8 @@ def lines_through_training(
     figure, panels = new_figure(columns, 2, width=3.4, height=2.9)
     for column, epoch in enumerate(epochs):
         above, below = panels[column], panels[columns + column]
-        for (name, curves), colour in zip(loss.items(), PALETTE, strict=False):
-            draw_band(above, weights, curves[column], label=name, colour=colour)
-            draw_band(below, weights, 100 * error[name][column], label=name, colour=colour)
+        draw_lines(above, {name: (weights, curves[column]) for name, curves in loss.items()})
+        draw_lines(below, {name: (weights, 100 * curves[column]) for name, curves in error.items()})
         above.set(title=f"after epoch {epoch}", ylim=(0, None))
         below.set(xlabel="weight of the second network", ylim=(0, None))
     panels[0].set_ylabel("test loss, nats")

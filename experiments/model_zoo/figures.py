@@ -3,7 +3,7 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.harness.style import BLUE, GREY, RED, new_figure
+from symbnn.plot.style import BLUE, GREY, RED, new_figure
 
 
 def zoo_panels(accuracy: np.ndarray, loss: np.ndarray, *, mean_predictor: float) -> Figure:

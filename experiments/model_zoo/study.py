@@ -15,7 +15,7 @@ import numpy as np
 
 from configs.model_zoo import ModelZoo
 from experiments.common import methods
-from experiments.common.problem import Problem, joined, load
+from experiments.common.problem import Problem, load
 from experiments.harness.present import present
 from experiments.harness.rundir import Run, open_run
 from experiments.harness.tables import Table
@@ -115,9 +115,8 @@ def _present(run: Run, config: ModelZoo, problem: Problem, zoo: io.Zoo, judged: 
     return present(
         run,
         introduction=[
-            f"{config.num_networks} networks ({config.network}, hidden "
-            f"{joined(config.hidden)}, {num_weights} weights) on "
-            f"{problem.target.num_data} images of {problem.data.name}: {config.num_epochs} epochs of "
+            f"{config.num_networks} networks ({problem.network}, {problem.hidden}{num_weights} weights) on "
+            f"{problem.target.num_data} examples of {problem.data.name}: {config.num_epochs} epochs of "
             f"{config.optimizer} with learning rate {config.learning_rate:g} and minibatches of "
             f"{config.batch_size}. {len(zoo.shards())} shards in {config.precision}.",
         ],
@@ -127,7 +126,7 @@ def _present(run: Run, config: ModelZoo, problem: Problem, zoo: io.Zoo, judged: 
             f"The zoo takes {size / config.num_networks:.0f} bytes a network, {size / 1e6:.1f} MB in all. "
             f"Storage in {config.precision} changes the accuracy of a network by "
             f"{100 * moved.mean():.3f} points on average, {100 * moved.max():.2f} at most. The mean of all "
-            f"predictions is right on {together:.1f} % of {len(problem.labels)} test images.",
+            f"predictions is right on {together:.1f} % of {len(problem.labels)} test examples.",
         ],
     )
 

@@ -4,9 +4,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.harness.style import BLUE, GREY, PALETTE, RED, new_figure
 from experiments.posterior_quality.results import CHAINS, ENSEMBLE, MANY, NAMES, NETWORKS, ONE, Results
 from experiments.posterior_quality.scores import ALIGNED, RAW, SORTED, VERSIONS
+from symbnn.plot.style import BLUE, GREY, PALETTE, RED, new_figure
 
 COLOURS = {RAW: GREY, SORTED: BLUE, ALIGNED: RED}
 

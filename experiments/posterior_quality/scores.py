@@ -129,17 +129,24 @@ def without_symmetries(problem: Problem, samples: Samples, anchor: Params) -> di
 
 
 def gauge(problem: Problem) -> str:
-    """How scales are fixed: by least mass where there is one, else by the length of incoming weights.
+    """How scales are fixed, if there are any: by least mass, else by the length of incoming weights.
 
     Weight decay leaves dead units whose weights are rounding errors. Brought to length one, these would be
     most of the distance between networks; least mass leaves them at zero.
     """
-    return "norm" if problem.config.network.name in ("resnet18", "resnet20_frn") else "mass"
+    if not any(group.num_scales for group in problem.model.spec.groups):
+        return "none"
+    try:
+        problem.require_least_mass()
+    except ValueError:
+        return "norm"
+    return "mass"
 
 
 GAUGES: dict[str, Callable[[symmetry.SymmetrySpec, Params], Params]] = {
     "mass": lambda spec, params: symmetry.balance(spec, params).params,
     "norm": symmetry.normalise,
+    "none": lambda spec, params: params,
 }
 
 

@@ -38,8 +38,9 @@ def load_problem(config: PosteriorQuality) -> Problem:
     refused = [name for name in config.methods if name in NEED_A_DENSITY]
     if problem.has_batch_statistics and refused:
         raise ValueError(
-            f"--methods {' '.join(refused)}: these need a likelihood of every example, which {network.name} "
-            "does not have because of its batch normalisation; choose swag alone, or another network"
+            f"--methods {' '.join(refused)}: these need a likelihood of every example, which "
+            f"{problem.network} does not have because of its batch normalisation; choose swag alone, or "
+            "another network"
         )
     return problem
 

@@ -38,6 +38,7 @@ SETTINGS = (
 GAUGES = {
     "mass": "units scaled to least mass (incoming and outgoing weights of one length)",
     "norm": "incoming weights of every unit scaled to length one",
+    "none": "nothing rescaled, as no unit can be",
 }
 
 
@@ -104,11 +105,12 @@ def _introduction(problem: Problem) -> list[str]:
     judged = "held-out training" if config.num_validation else "test"
     left_out = [NAMES[name] for name in METHODS if name not in config.methods]
     sentences = [
-        f"{config.network.name} with {tree.num_weights(scores.weights(problem, problem.shapes))} weights on "
-        f"{problem.target.num_data} images of {config.data.name}, judged on {len(problem.labels)} {judged} "
-        f"images; out of distribution: {', '.join(config.outside)}. Every set has {config.num_samples} "
-        "networks. Reference and deep ensemble: disjoint sets of networks from independent starts, "
-        f"{training.num_epochs} epochs of {training.optimizer} with learning rate {training.learning_rate:g} "
+        f"{problem.network} with {tree.num_weights(scores.weights(problem, problem.shapes))} weights on "
+        f"{problem.target.num_data} examples of {problem.data.name}, judged on {len(problem.labels)} "
+        f"{judged} examples; out of distribution: {', '.join(config.outside)}. Every set has "
+        f"{config.num_samples} networks. Reference and deep ensemble: disjoint sets of networks from "
+        f"independent starts, {training.num_epochs} epochs of {training.optimizer} with learning rate "
+        f"{training.learning_rate:g} "
         f"falling to zero and prior N(0, {config.network.prior_scale:g}²). The modes are the first "
         f"{config.num_modes} networks of the ensemble; one-mode numbers are means over {config.num_single} "
         "of them, each with a run of its own."

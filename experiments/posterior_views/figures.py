@@ -5,17 +5,16 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.harness.style import BLUE, GREY, RED, new_figure
+from symbnn.plot.pairs import draw_cloud
+from symbnn.plot.style import RED, new_figure
 
 
 def clouds(states: Mapping[str, np.ndarray], axes: Sequence[str]) -> Figure:
     """Two coordinates of every network, `(networks, 2)`, on one common scale; a panel for each title."""
-    figure, panels = new_figure(len(states), width=3.6, height=3.6)
+    figure, panels = new_figure(len(states), width=3.6, height=4.0)
     reach = 1.05 * max(np.abs(places).max() for places in states.values())
     for panel, (title, places) in zip(panels, states.items(), strict=True):
-        panel.axhline(0, color=GREY, linewidth=0.5)
-        panel.axvline(0, color=GREY, linewidth=0.5)
-        panel.plot(*places.T, ".", color=BLUE, markersize=4, alpha=0.6, markeredgewidth=0)
+        draw_cloud(panel, places)
         panel.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", xlabel=axes[0])
         panel.set_title(title, fontsize="medium")
     panels[0].set_ylabel(axes[1])

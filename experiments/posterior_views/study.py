@@ -21,6 +21,7 @@ from experiments.harness.rundir import Run, open_run
 from experiments.harness.tables import Row, Table
 from experiments.posterior_views import figures
 from symbnn import symmetry, tree
+from symbnn.plot.choice import Weight
 from symbnn.types import Params, Samples
 
 TRAINED, BALANCED, ALIGNED = "as trained", "scales removed", "scales and labels removed"
@@ -33,6 +34,7 @@ def run(config: PosteriorViews, rundir: Path | str) -> Table:
     """All stages of the study; returns the table."""
     with open_run("posterior_views", config, rundir) as opened:
         problem = perceptron(config, prior_scale=config.inference.prior_scale)
+        problem.require_least_mass()
         networks = opened.stage("ensemble", lambda: methods.train_ensemble(problem, opened)).posterior.samples
         states = opened.stage("states", lambda: _states(problem, networks))
         surfaces = opened.stage(
@@ -107,7 +109,7 @@ def _present(run: Run, problem: Problem, config: PosteriorViews, states: Any, su
         run,
         title="A posterior in pictures",
         introduction=[
-            f"{config.data.name}: {config.ensemble.num_members} networks {problem.sizes}, "
+            f"{problem.data.name}: {config.ensemble.num_members} networks {problem.sizes}, "
             f"trained independently for {config.ensemble.num_epochs} epochs; every state computes the same "
             "functions."
         ],
@@ -135,7 +137,7 @@ def _present(run: Run, problem: Problem, config: PosteriorViews, states: Any, su
 
 def _weight_names(params: Params) -> list[str]:
     return [
-        f"{name}[{', '.join(map(str, index))}]"
+        str(Weight(name, index))
         for name, leaf in tree.named_leaves(params).items()
         for index in np.ndindex(leaf.shape)
     ]
@@ -159,6 +161,6 @@ def _finding(table: Table) -> str:
     left = float(variance[2].value or 0) / float(variance[0].value or 1)
     return (
         f"Without scales and labels {100 * left:.0f} % of the variance of the weights is left. One network "
-        f"with the mean weights of all is right on {mean[0].value:.3f} of the test images as trained, and on "
-        f"{mean[2].value:.3f} without scales and labels."
+        f"with the mean weights of all is right on {mean[0].value:.3f} of the test examples as trained, and "
+        f"on {mean[2].value:.3f} without scales and labels."
     )

@@ -135,8 +135,8 @@ def _present(run: Run, problem: Problem, curves: Any) -> Table:
     return present(
         run,
         introduction=[
-            f"{config.data.name}: {problem.target.num_data} training and {len(problem.labels)} test "
-            f"images; network {problem.sizes}. "
+            f"{problem.data.name}: {problem.target.num_data} training and {len(problem.labels)} test "
+            f"examples; network {problem.sizes}. "
             f"HMC: {config.inference.num_chains} chains of {config.inference.num_samples} draws; ensemble: "
             f"{config.ensemble.num_members} networks. Labels: {FIRST}, matched by {config.compact.matching} "
             f"(the paper's recipe), or {MEAN} of the HMC samples, found with the alignment by weights.",

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.harness.style import BLUE, GREY, PALETTE, RED, new_figure
+from symbnn.plot.style import BLUE, GREY, PALETTE, RED, new_figure
 
 
 def scaling_panels(

@@ -121,7 +121,7 @@ def orbit(
         element = symmetry.identity(spec)
         first = {name: value.at[0].set(scale) for name, value in element.scales.items()}
         moved = symmetry.act(spec, element._replace(scales=first), params)
-        weights = moved.get("params", moved)
+        weights = moved["params"] if density.has_batch_statistics(moved) else moved
         change = jnp.max(jnp.abs(apply(moved, inputs) - logits)) / jnp.max(jnp.abs(logits))
         return jnp.sum(jnp.stack([jnp.sum(leaf**2) for leaf in jax.tree.leaves(weights)])), change
 

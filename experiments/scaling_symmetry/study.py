@@ -17,7 +17,7 @@ import numpy as np
 
 from configs.scaling_symmetry import ScalingSymmetry
 from experiments.common import methods
-from experiments.common.problem import Problem, joined, load
+from experiments.common.problem import Problem, load
 from experiments.harness.present import present
 from experiments.harness.rundir import Run, open_run
 from experiments.harness.tables import Row, Table
@@ -36,6 +36,7 @@ def run(config: ScalingSymmetry, rundir: Path | str) -> Table:
     """All stages of the study; returns the table of masses."""
     with open_run("scaling_symmetry", config, rundir) as opened:
         problem = load(config, config.network, hidden=config.hidden)
+        problem.require_least_mass()
         networks = opened.stage("networks", lambda: _train(config, problem))
         masses = opened.stage("masses", lambda: _masses(problem, networks))
         decays = opened.stage("law", lambda: _law(config, problem))
@@ -139,9 +140,9 @@ def _present(
     return present(
         run,
         introduction=[
-            f"{settings.num_networks} networks ({config.network}, hidden "
-            f"{joined(config.hidden)}, {tree.num_weights(problem.shapes)} weights) on "
-            f"{problem.target.num_data} images of {problem.data.name}: {settings.num_epochs} epochs "
+            f"{settings.num_networks} networks ({problem.network}, {problem.hidden}"
+            f"{tree.num_weights(problem.shapes)} weights) on "
+            f"{problem.target.num_data} examples of {problem.data.name}: {settings.num_epochs} epochs "
             f"of {settings.optimizer} with learning rate {settings.learning_rate:g}, minibatches of "
             f"{settings.batch_size} and weight decay {settings.weight_decay:g}. Mass: the squared norm of "
             "all weights and biases. Imbalance of a unit: squared incoming minus squared outgoing weights; "

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.harness.style import GREY, new_figure
+from symbnn.plot.style import GREY, new_figure
 
 # The paper's: cells across the panel, half the width of the panel, networks at which the colour saturates.
 CELLS, LIMIT, SATURATION = 85, 4.0, 30

@@ -7,8 +7,7 @@ from matplotlib import colormaps
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from experiments.common.figures import draw_band
-from experiments.harness.style import BLUE, GREEN, GREY, RED, new_figure
+from symbnn.plot.style import BLUE, GREEN, GREY, RED, draw_band, new_figure
 
 COLOURS = {"weights": GREEN, "activations": RED}
 

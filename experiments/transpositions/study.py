@@ -34,14 +34,29 @@ PAPER = (
 
 def run(config: Transpositions, rundir: Path | str) -> Table:
     """All stages of the study; returns the table over initial NoT."""
-    if min(config.model.hidden) < 2:
+    if config.model.factory is None and min(config.model.hidden) < 2:
         raise ValueError(f"--model.hidden must have two units a layer to swap, got {config.model.hidden}")
     with open_run("transpositions", config, rundir) as opened:
         problem = perceptron(config)
+        _check(problem)
         networks = opened.stage("networks", lambda: _train(config, problem))
         found = opened.stage("distances", lambda: _compare(config, problem, networks["trained"]))
         paths = opened.stage("paths", lambda: _follow(config, problem, networks["trained"]))
         return _present(opened, config, problem, found, paths)
+
+
+def _check(problem: Problem) -> None:
+    """`ValueError` unless all groups are layers of units of which some can be swapped."""
+    groups = problem.model.spec.groups
+    if not groups:
+        raise ValueError(f"{problem.network} has no units that can be swapped, which this study is about")
+    for group in groups:
+        if group.size < 2 or group.over:
+            raise ValueError(
+                f"every layer must have two units or more to swap, by one permutation; group {group.name!r} "
+                f"of {problem.network} has {group.size}"
+                + (f", with a permutation for each of {', '.join(group.over)}" if group.over else "")
+            )
 
 
 def swap_counts(spec: symmetry.SymmetrySpec, num_values: int) -> dict[str, np.ndarray]:
@@ -204,7 +219,8 @@ def _correlation_table(initial: np.ndarray, found: Any) -> Table:
 
 
 def _correlations(measure: Any, initial: np.ndarray, runs: np.ndarray) -> np.ndarray:
-    return np.array([measure(initial, row).statistic for row in runs])
+    # Of numbers that are all alike there is no correlation.
+    return np.array([measure(initial, row).statistic if np.ptp(row) else np.nan for row in runs])
 
 
 def _path_table(weights: np.ndarray, method: str, lines: dict[int, np.ndarray]) -> Table:

@@ -43,14 +43,14 @@ class Augmented:
 def augmented(problem: Problem, loss: Loss) -> Loss:
     """The loss with batches changed as the config of the problem says; `ValueError` for what is no image."""
     config = problem.config
-    changes = changes_of(config.pretraining, config.data.name)
+    changes = changes_of(config.pretraining, problem.data.name)
     if not changes:
         return loss
     shape = problem.data.input_shape
     if len(shape) != 3 or (config.pretraining.jitter is not None and shape[-1] != 3):
         raise ValueError(
             "--pretraining.shift, flip and crop are for images, and jitter for colour images; "
-            f"{config.model.name} takes inputs of shape {shape}"
+            f"{problem.network} takes inputs of shape {shape}"
         )
     return Augmented(loss, changes)
 

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
-from experiments.harness.style import BLUE, GREEN, GREY, RED, new_figure
+from symbnn.plot.style import BLUE, GREEN, GREY, RED, new_figure
 from symbnn.sharing import CHI_SQUARE_95
 
 # Enough to show where weights lie; a vector of millions would only blacken the page.

@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from configs.weight_sharing import WeightSharing
 from experiments.common.problem import Problem
 from experiments.harness.tables import Cell, Row, Table
+from experiments.weight_sharing.stages import kernels
 from symbnn import evaluate, keys, sharing, tree
 from symbnn.data import Streamed
 from symbnn.sharing import SharedWeights, Stochastic
@@ -113,10 +113,13 @@ def _draw(posterior: Any, key: jax.Array) -> Any:
     return posterior.sample(key, 1)
 
 
-def main_table(config: WeightSharing, scored: list[dict[str, Scores]]) -> Table:
+def main_table(problem: Problem, scored: list[dict[str, Scores]]) -> Table:
     """Every column, mean and spread over seeds; the paper's own numbers beside them."""
     names = list(scored[0])
-    has_paper = config.published.accuracy is not None
+    config = problem.config
+    # The paper knows neither data nor network of the user.
+    is_brought = problem.is_own or config.data.npz is not None
+    has_paper = config.published.accuracy is not None and not is_brought
     rows = []
     for name, (words, decimals) in ROWS.items():
         cells = [
@@ -130,8 +133,7 @@ def main_table(config: WeightSharing, scored: list[dict[str, Scores]]) -> Table:
     seeds = f"mean ± standard deviation over {len(scored)} seeds" if len(scored) > 1 else "one seed"
     judged = "held-out training" if config.judging.holdout else "test"
     return Table(
-        f"{config.data.name}, {config.model.name}: {judged} images, {config.judging.num_draws} draws, "
-        f"{seeds}",
+        f"{problem.data.name}, {problem.network}: {judged} images, {config.judging.num_draws} draws, {seeds}",
         (*names, PAPER) if has_paper else tuple(names),
         tuple(rows),
     )
@@ -218,12 +220,12 @@ def findings(scored: list[dict[str, Scores]], changes: dict[str, Any], num_judge
     return said
 
 
-def introduction(config: WeightSharing, problem: Problem) -> list[str]:
+def introduction(problem: Problem) -> list[str]:
     """What was done, for the report."""
-    layout = sharing.layout_of(problem.model.init(problem.key))
+    layout = sharing.layout_of(problem.shapes, select=kernels(problem))
     return [
-        f"{config.data.name}: {problem.target.num_data:,} training and {len(problem.labels):,} judged "
-        f"images; {config.model.name} with {layout.num_weights:,} shared kernel weights.",
+        f"{problem.data.name}: {problem.target.num_data:,} training and {len(problem.labels):,} judged "
+        f"examples; {problem.network} with {layout.num_weights:,} shared kernel weights.",
         "Stage 0 trains the deterministic network, Stage 1 a standard deviation for every kernel weight. "
         "Outliers keep their own mean and standard deviation; all other weights share Gaussians over (mean, "
         "standard deviation), which Stage 2 merges where they are nearly the same. Stage 3 trains the shared "

@@ -12,10 +12,10 @@ import numpy as np
 from configs.weight_sharing import WeightSharing
 from experiments.common import methods
 from experiments.common.problem import Problem, load
-from experiments.harness import progress
+from experiments.harness.progress import SHOWN
 from experiments.weight_sharing.augmentation import augmented
 from experiments.weight_sharing.imports import import_weights
-from symbnn import keys, sharing
+from symbnn import keys, sharing, tree
 from symbnn.io import TrainingStore
 from symbnn.sharing import Clusters, Layout, Refined, SharedWeights, Stochastic
 from symbnn.types import Params
@@ -35,21 +35,28 @@ def load_problem(config: WeightSharing, seed: int) -> Problem:
     )
 
 
+def kernels(problem: Problem) -> Callable[[str], bool]:
+    """Which leaves are shared; a network of another library may call its kernels what it likes."""
+    if not problem.is_own:
+        return sharing.is_kernel
+    leaves = tree.named_leaves(problem.shapes)
+    return lambda name: len(leaves[name].shape) > 1
+
+
 def pretrain(problem: Problem, checkpoint: TrainingStore) -> dict[str, Any]:
     """Stage 0: the deterministic network, trained or imported. Trainings go on from their `checkpoint`."""
     settings = problem.config.pretraining
     if settings.weights is not None:
         params = import_weights(problem.model, problem.config.model.name, settings.weights)
         return {"params": params, "losses": np.zeros(0, np.float32)}
-    with progress.show() as show:
-        params, losses = sharing.pretrain(
-            keys.named(problem.key, "pretrain"),
-            problem.target,
-            methods.recipe(problem, settings.epochs, settings.learning_rate, settings.optimizer),
-            wrap=partial(augmented, problem),
-            progress=show,
-            checkpoint=checkpoint,
-        )
+    params, losses = sharing.pretrain(
+        keys.named(problem.key, "pretrain"),
+        problem.target,
+        methods.recipe(problem, settings.epochs, settings.learning_rate, settings.optimizer),
+        wrap=partial(augmented, problem),
+        progress=SHOWN,
+        checkpoint=checkpoint,
+    )
     return {"params": params, "losses": losses}
 
 
@@ -84,21 +91,21 @@ def _stochastic(
     extra: int = 0,
 ) -> Stochastic:
     settings = problem.config.stochastic
-    with progress.show() as show:
-        return sharing.train_stochastic(
-            keys.named(problem.key, name),
-            problem.target,
-            methods.recipe(problem, settings.epochs + extra, settings.learning_rate),
-            initial=pretrained["params"],
-            initial_std=settings.initial_std,
-            scale_map=settings.scale_map,
-            scale_speed=settings.scale_speed,
-            kl_weight=kl_weight,
-            prior_std=settings.prior_std,
-            wrap=partial(augmented, problem),
-            progress=show,
-            checkpoint=checkpoint,
-        )
+    return sharing.train_stochastic(
+        keys.named(problem.key, name),
+        problem.target,
+        methods.recipe(problem, settings.epochs + extra, settings.learning_rate),
+        initial=pretrained["params"],
+        initial_std=settings.initial_std,
+        scale_map=settings.scale_map,
+        scale_speed=settings.scale_speed,
+        kl_weight=kl_weight,
+        prior_std=settings.prior_std,
+        select=kernels(problem),
+        wrap=partial(augmented, problem),
+        progress=SHOWN,
+        checkpoint=checkpoint,
+    )
 
 
 def cluster(problem: Problem, config: WeightSharing, stochastic: dict[str, Any]) -> Clusters:
@@ -162,26 +169,25 @@ def train(
     for done in range(0, settings.epochs, block):
         if done:
             shared = _merged_again(problem, config, points, shared)
-        with progress.show() as show:
-            found = sharing.train_shared(
-                jax.random.fold_in(keys.named(problem.key, "train"), done),
-                problem.target,
-                shared,
-                methods.recipe(problem, min(block, settings.epochs - done), settings.learning_rate),
-                objective=sharing.Objective(
-                    settings.kl_weight,
-                    settings.multiplicity,
-                    settings.prior,
-                    settings.prior_std,
-                    settings.divergence,
-                ),
-                deterministic=np.asarray(sharing.flatten(shared.layout, pretrained["params"])),
-                scale_speed=settings.scale_speed,
-                train_fixed=settings.train_fixed,
-                wrap=partial(augmented, problem),
-                progress=show,
-                checkpoint=checkpoint(f"epoch{done}"),
-            )
+        found = sharing.train_shared(
+            jax.random.fold_in(keys.named(problem.key, "train"), done),
+            problem.target,
+            shared,
+            methods.recipe(problem, min(block, settings.epochs - done), settings.learning_rate),
+            objective=sharing.Objective(
+                settings.kl_weight,
+                settings.multiplicity,
+                settings.prior,
+                settings.prior_std,
+                settings.divergence,
+            ),
+            deterministic=np.asarray(sharing.flatten(shared.layout, pretrained["params"])),
+            scale_speed=settings.scale_speed,
+            train_fixed=settings.train_fixed,
+            wrap=partial(augmented, problem),
+            progress=SHOWN,
+            checkpoint=checkpoint(f"epoch{done}"),
+        )
         shared = found.shared
         losses.append(np.asarray(found.losses))
     return {"shared": shared, "losses": np.concatenate(losses)}

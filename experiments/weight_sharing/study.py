@@ -124,19 +124,19 @@ def _variants(opened: Run, config: WeightSharing, first: Seeded) -> dict[str, An
 
 
 def _present(opened: Run, config: WeightSharing, outcomes: list[Seeded], changes: dict[str, Any]) -> Table:
-    posterior = outcomes[0].after()
+    posterior, problem = outcomes[0].after(), outcomes[0].problem
     path = opened.directory / "shared.safetensors"
-    sharing.save(path, posterior, {"model": config.model.name, "data": config.data.name})
+    sharing.save(path, posterior, {"model": problem.network, "data": problem.data.name})
     scored = [outcome.artefacts["evaluate"] for outcome in outcomes]
-    tables = [scores.main_table(config, scored), scores.size_table(posterior, path.stat().st_size)]
+    tables = [scores.main_table(problem, scored), scores.size_table(posterior, path.stat().st_size)]
     if changes:
         tables.append(scores.variant_table(scored[0], changes))
     table = present(
         opened,
-        introduction=scores.introduction(config, outcomes[0].problem),
+        introduction=scores.introduction(problem),
         tables=tables,
         figures=_figures(outcomes[0], scored[0], changes),
-        findings=scores.findings(scored, changes, len(outcomes[0].problem.labels)),
+        findings=scores.findings(scored, changes, len(problem.labels)),
     )
     opened.say(f"network  {path}")
     return table

@@ -3,21 +3,29 @@
 Xiao, Liu, Bamler (2023). Fitted to raw samples it is q_d, which mixes symmetric copies and means nothing;
 fitted to aligned samples it is q_r. The low-rank law keeps the exact sample covariance: with centred samples
 X = U S Vᵀ of n networks, weights = mean + Bz with B = V S / √(n-1).
+
+Samples are stacked networks, or what keeps some: an `Empirical`, what `symmetry.align` made of it, a `Fit`.
 """
+
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from symbnn import tree
+from symbnn import chains, tree
 from symbnn.posteriors import DiagonalGaussian, LowRankGaussian
 from symbnn.types import Samples
 
 
 def gaussian(samples: Samples) -> DiagonalGaussian:
-    """Mean and standard deviation of every weight."""
-    count = tree.num_samples(samples)
-    _require_some(count, minimum=1)
+    """Mean and standard deviation of every weight.
+
+    Args:
+        samples: At least one network. A tree of `(chains, draws, ...)` comes in by
+            `posteriors.Empirical.from_chains`.
+    """
+    samples, count = weights_of(samples, minimum=1)
     return DiagonalGaussian(
         mean=jax.tree.map(lambda leaf: leaf.mean(0), samples),
         # One sample has no spread: its law is the network itself.
@@ -29,11 +37,10 @@ def low_rank(samples: Samples, rank: int | None = None) -> LowRankGaussian:
     """Mean and `rank` leading principal directions (all n - 1 by default: the exact covariance).
 
     Args:
-        samples: At least two networks.
+        samples: At least two networks, as for `gaussian`.
         rank: Directions to keep, from 1 to the number of networks less one.
     """
-    count = tree.num_samples(samples)
-    _require_some(count, minimum=2)
+    samples, count = weights_of(samples, minimum=2)
     rank = count - 1 if rank is None else rank
     if not 1 <= rank <= count - 1:
         raise ValueError(f"rank must be between 1 and {count - 1} for {count} samples, got {rank}")
@@ -60,6 +67,11 @@ def _with_signs(vectors: Float[Array, "n rank"]) -> Float[Array, "n rank"]:
     return vectors * jnp.sign(jnp.take_along_axis(vectors, largest, axis=0))
 
 
-def _require_some(count: int, *, minimum: int) -> None:
+def weights_of(given: Any, *, minimum: int) -> tuple[Samples, int]:
+    """The stacked networks in what was given as samples, and their number, at least `minimum`."""
+    samples = chains.unpack(given).samples
+    chains.check_numbers(samples, "no law of weights is fitted to it")
+    count = tree.num_samples(samples)
     if count < minimum:
         raise ValueError(f"a Gaussian needs at least {minimum} samples, got {count}")
+    return samples, count

@@ -1,16 +1,19 @@
 """A mixture of a few diagonal Gaussians: one per cluster of aligned samples.
 
-Clusters are given (the chain of every sample) or found by scikit-learn's k-means with every weight in units
-of its standard deviation. It sees the samples in the n coordinates that their n x n Gram matrix gives, in
-which their distances are the same: a round does not cost more for more weights.
+Clusters are given (by default the chain of every sample) or found by scikit-learn's k-means with every weight
+in units of its standard deviation. It sees the samples in the n coordinates that their n x n Gram matrix
+gives, in which their distances are the same: a round does not cost more for more weights.
 """
+
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from symbnn import tree
+from symbnn import chains, tree
+from symbnn.compact.gaussian import weights_of
 from symbnn.posteriors import DiagonalGaussian, GaussianMixture
 from symbnn.types import Key, Samples
 
@@ -18,13 +21,18 @@ STARTS = 10
 """Of k-means; the clusters of least inertia count. One start ends in a poor optimum every now and then."""
 
 
-def mixture(samples: Samples, labels: Int[Array | np.ndarray, " n"]) -> GaussianMixture:
+def mixture(samples: Samples, labels: Int[Array | np.ndarray, " n"] | None = None) -> GaussianMixture:
     """One Gaussian per label, weighted by its share of samples, in the order of the labels.
 
     Its variance counts, beside its own samples, one at the distance that is usual within clusters: so
     a cluster of one sample has a spread, and one cluster of all samples is `compact.gaussian`.
+
+    Args:
+        samples: Aligned networks, as for `gaussian`.
+        labels: The cluster of every sample; by default its chain, which an `Empirical` knows.
     """
-    count = tree.num_samples(samples)
+    labels = _chain_of_each(samples) if labels is None else labels
+    samples, count = weights_of(samples, minimum=1)
     if np.shape(labels) != (count,):
         raise ValueError(f"labels must be one number for each of {count} samples; got {np.shape(labels)}")
     known, clusters = np.unique(np.asarray(labels), return_inverse=True)
@@ -40,12 +48,12 @@ def k_means(key: Key, samples: Samples, num_clusters: int) -> Int[np.ndarray, " 
 
     Args:
         key: Seeds the starts.
-        samples: Aligned networks; a weight that never varies does not count.
+        samples: Aligned networks, as for `gaussian`; a weight that never varies does not count.
         num_clusters: From 1 to the number of samples.
     """
     from sklearn.cluster import KMeans
 
-    count = tree.num_samples(samples)
+    samples, count = weights_of(samples, minimum=1)
     if not 1 <= num_clusters <= count:
         raise ValueError(
             f"num_clusters must be between 1 and {count}, the number of samples; got {num_clusters}"
@@ -54,6 +62,17 @@ def k_means(key: Key, samples: Samples, num_clusters: int) -> Int[np.ndarray, " 
     values, vectors = np.linalg.eigh(np.asarray(_gram(samples), np.float64))
     coordinates = vectors * np.sqrt(np.maximum(values, 0.0))
     return KMeans(num_clusters, n_init=STARTS, random_state=seed).fit_predict(coordinates)
+
+
+def _chain_of_each(given: Any) -> Int[np.ndarray, " n"]:
+    """The chain that every sample comes from; `ValueError` if nothing tells."""
+    samples, num_chains = chains.unpack(given)
+    if num_chains is None:
+        raise ValueError(
+            "labels are needed: one for every sample, or a posteriors.Empirical, whose chains are then the "
+            "clusters"
+        )
+    return np.repeat(np.arange(num_chains), tree.num_samples(samples) // num_chains)
 
 
 @jax.jit

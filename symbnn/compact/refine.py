@@ -28,7 +28,7 @@ from jaxtyping import Array, Float
 
 from symbnn import names, tree
 from symbnn.density import Batch, has_batch_statistics
-from symbnn.inference import Fit, ProgressCallback, Recipe
+from symbnn.inference import Fit, Recipe, ShowProgress
 from symbnn.inference.base import check_count
 from symbnn.inference.training.train import train, warn_nonfinite
 from symbnn.models import Model
@@ -50,7 +50,7 @@ class Displacement(NamedTuple):
 
 
 def refine(
-    posterior: DiagonalGaussian,
+    posterior: Any,
     model: Model,
     inputs: ArrayLike,
     reference_probs: ArrayLike,
@@ -62,12 +62,13 @@ def refine(
     num_draws: int = 16,
     loss: str = "cross_entropy",
     penalty: float = 0.0,
-    progress: ProgressCallback | None = None,
+    progress: ShowProgress = "auto",
 ) -> Fit:
     """The diagonal Gaussian near `posterior` whose predictive on `inputs` is `reference_probs`.
 
     Args:
-        posterior: Where to start, q_r; a weight of standard deviation zero is known and stays.
+        posterior: A `DiagonalGaussian` to start from, q_r; a weight of standard deviation zero is known and
+            stays.
         model: The network; its outputs are logits.
         inputs: What the predictions are fitted on, e.g. training inputs and `mixed_up` ones.
         reference_probs: The probabilities to reach, `(inputs, classes)`, from `evaluate.predict`.
@@ -78,7 +79,7 @@ def refine(
         num_draws: Draws of every pre-activation that a prediction is averaged over.
         loss: `"cross_entropy"` or `"squared"`, between the two predictives.
         penalty: Weight of KL(q || q_r) in nats.
-        progress: Called by the host after every jitted chunk of epochs.
+        progress: As for every method of `inference`: `"auto"`, a callable, a tuple of such, or None.
 
     Diagnostics: `loss` (epochs,), with the penalty; `num_nonfinite`; and the `Displacement` from the start.
     """
@@ -200,10 +201,17 @@ def _log_ratio(std: Array, start: Array) -> Array:
     return jnp.log(jnp.where(varies, std, 1.0)) - jnp.log(jnp.where(varies, start, 1.0))
 
 
-def _checked(model: Model, posterior: DiagonalGaussian, inputs: ArrayLike, probs: ArrayLike) -> Batch:
+def _checked(model: Model, posterior: Any, inputs: ArrayLike, probs: ArrayLike) -> Batch:
     """Inputs and probabilities as one set of data; `ValueError` if they do not fit the network."""
+    if not isinstance(posterior, DiagonalGaussian):
+        raise ValueError(
+            f"refine starts from a DiagonalGaussian, not from {type(posterior).__name__}; fit one to aligned "
+            "samples with compact.gaussian"
+        )
     if has_batch_statistics(posterior.mean):
         raise ValueError("networks with batch statistics cannot be refined; use one without BatchNorm")
+    network = jax.eval_shape(model.init, jax.random.key(0))
+    tree.check_same_shapes("posterior.mean", posterior.mean, network)
     inputs, probs = jnp.asarray(inputs), jnp.asarray(probs)
     if model.input_shape is not None and inputs.shape[1:] != tuple(model.input_shape):
         raise ValueError(f"inputs must have shape (inputs, *{model.input_shape}); got {inputs.shape}")

@@ -3,6 +3,7 @@
 from symbnn.data.base import DataError, Dataset, Split, Statistics, normalise, statistics
 from symbnn.data.folders import ImageFolder, image_folder
 from symbnn.data.load import describe, known, load
+from symbnn.data.npz import from_npz
 from symbnn.data.streamed import Streamed
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "Statistics",
     "Streamed",
     "describe",
+    "from_npz",
     "image_folder",
     "known",
     "load",

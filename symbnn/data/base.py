@@ -70,14 +70,17 @@ def bad_file(path: Path, *, expected: str, found: str, advice: str = "download i
 
 
 @contextlib.contextmanager
-def reading(path: Path, expected: str, errors: Any = (OSError, ValueError)) -> Iterator[None]:
+def reading(
+    path: Path, expected: str, errors: Any = (OSError, ValueError), advice: str = "download it again"
+) -> Iterator[None]:
     """`errors` in the block become the `DataError` for `path`; one of those passes as it is."""
     try:
         yield
     except DataError:
         raise
     except errors as error:
-        raise bad_file(path, expected=expected, found=f"{error} (missing, cut or damaged)") from error
+        found = f"{error} (missing, cut or damaged)"
+        raise bad_file(path, expected=expected, found=found, advice=advice) from error
 
 
 def find(*paths: Path, expected: str = "this file", advice: str = ABSENT) -> Path:

@@ -6,11 +6,13 @@ from typing import Any
 import numpy as np
 
 from symbnn.data.base import DataError, Part, Parts, image_part
+from symbnn.extras import extra
 
 
 def read_catalogue(name: str, catalogue_name: str, *, data_dir: str | Path | None) -> Parts:
     """The set `catalogue_name` of tensorflow-datasets, downloaded there if it is not yet prepared."""
-    import tensorflow_datasets as tfds
+    with extra("studies", f"{name}, which no folder of data_dir or SYMBNN_DATA_DIR holds,"):
+        import tensorflow_datasets as tfds
 
     try:
         train, test = tfds.data_source(

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from symbnn.data.base import Part, Split, bad_file, reading
+from symbnn.extras import extra
 
 SUFFIXES = (".jpeg", ".jpg", ".png")
 # Twice the largest ImageNet picture; a header that promises more is a decompression bomb.
@@ -98,7 +99,8 @@ def tiny_imagenet_val(folder: Path) -> ImageFolder:
 
 def read_image(path: Path, side: int) -> np.ndarray:
     """One image as `(side, side, 3)` floats in [0, 1]; `DataError` if it cannot be decoded."""
-    from PIL import Image
+    with extra("studies", "reading images from folders"):
+        from PIL import Image
 
     with reading(path, "an image", (OSError, SyntaxError)), Image.open(path) as image:
         if image.width * image.height > MAX_PIXELS:

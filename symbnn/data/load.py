@@ -113,20 +113,22 @@ def _image_dataset(
     resize: int | None,
     streamed: bool,
 ) -> Dataset:
-    take = _stream if streamed else _read
-    train = take(parts.train, _subset(parts.train, num_train, [seed, 0], "num_train"), resize)
-    test = take(parts.test, _subset(parts.test, num_test, [seed, 1], "num_test"), resize)
+    take = _stream if streamed else read_part
+    train = take(parts.train, subset(parts.train, num_train, [seed, 0], "num_train"), resize)
+    test = take(parts.test, subset(parts.test, num_test, [seed, 1], "num_test"), resize)
     num_classes = IMAGES[name].num_classes if name in IMAGES else 10
     return Dataset(name, train, test, num_classes, tuple(test.inputs.shape[1:]))
 
 
-def _subset(part: Part, num: int | None, seed: list[int], name: str) -> np.ndarray:
+def subset(part: Part, num: int | None, seed: list[int], name: str) -> np.ndarray:
+    """Indices of `num` examples drawn by `seed`, or of all; `ValueError` naming the setting `name`."""
     if num is not None and not 0 < num <= part.num:
         raise ValueError(f"{name} must be between 1 and {part.num}; got {num}")
     return np.arange(part.num) if num is None else np.random.default_rng(seed).permutation(part.num)[:num]
 
 
-def _read(part: Part, indices: np.ndarray, resize: int | None) -> Split:
+def read_part(part: Part, indices: np.ndarray, resize: int | None) -> Split:
+    """These examples of a part, images averaged down to a side of `resize`."""
     split = part.read(indices)
     return split if resize is None else split._replace(inputs=_pool(split.inputs, resize))
 
@@ -134,8 +136,8 @@ def _read(part: Part, indices: np.ndarray, resize: int | None) -> Split:
 def _stream(part: Part, indices: np.ndarray, resize: int | None) -> Split:
     if part.targets is None:
         raise ValueError("streamed=True needs a folder of images by class, as labels must be known unread")
-    shape = _read(part, indices[:1], resize).inputs.shape[1:]
-    inputs = Streamed(lambda chosen: _read(part, indices[chosen], resize).inputs, (len(indices), *shape))
+    shape = read_part(part, indices[:1], resize).inputs.shape[1:]
+    inputs = Streamed(lambda chosen: read_part(part, indices[chosen], resize).inputs, (len(indices), *shape))
     return Split(inputs, part.targets[indices])
 
 

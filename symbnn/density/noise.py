@@ -14,8 +14,8 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from symbnn.density.target import has_batch_statistics
 from symbnn.models import in_training
+from symbnn.models.base import has_batch_statistics
 from symbnn.symmetry.spec import Factor, Leaf
 from symbnn.types import Key, Params
 
@@ -36,10 +36,12 @@ def learn_noise(model: Any, num_targets: int, *, initial: float = 0.1) -> Any:
     def with_noise(means: Float[Array, "n k"], log_std: Float[Array, " k"]) -> Float[Array, "n two_k"]:
         return jnp.concatenate([means, jnp.broadcast_to(log_std, means.shape)], axis=-1)
 
-    def init(key: Key) -> Params:
-        network = model.init(key)
+    def start(network: Params) -> Params:
         dtype = jnp.result_type(*jax.tree.leaves(network))
         return {**network, LEAF: {"log_std": jnp.full((num_targets,), math.log(initial), dtype)}}
+
+    def init(key: Key) -> Params:
+        return start(model.init(key))
 
     def apply(params: Params, inputs: ArrayLike) -> Array:
         network, log_std = split(params)
@@ -56,8 +58,16 @@ def learn_noise(model: Any, num_targets: int, *, initial: float = 0.1) -> Any:
             f"learn_noise takes networks without BatchNorm; this one has {sorted(shapes)}. Let the network "
             "put out logarithms of standard deviations itself, with the heteroscedastic likelihood"
         )
+    if not isinstance(shapes, dict):
+        raise ValueError(f"learn_noise adds a leaf to a dict; the model's tree is a {type(shapes).__name__}")
     if LEAF in shapes:
         raise ValueError(f"The model already has a leaf {LEAF!r}; learn_noise was applied before")
     leaf = Leaf(f"{LEAF}/log_std", (num_targets,), ((Factor(num_targets),),))
     spec = dataclasses.replace(model.spec, leaves=(*model.spec.leaves, leaf))
-    return model._replace(init=init, apply=apply, train=train, spec=spec)
+    noisy = model._replace(init=init, apply=apply, train=train, spec=spec)
+    if getattr(model, "network", None) is None:
+        return noisy
+    return noisy._replace(
+        params=lambda network: start(model.params(network)),
+        network=lambda params: model.network(split(params)[0]),
+    )

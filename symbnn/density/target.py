@@ -23,6 +23,8 @@ from symbnn.density.chunked import default_chunk_size, sum_over_chunks
 from symbnn.density.likelihoods import Likelihood, categorical
 from symbnn.density.parts import LogDensity
 from symbnn.density.priors import Prior, gaussian_prior
+from symbnn.frameworks import check_model
+from symbnn.models.base import has_batch_statistics, split_statistics
 from symbnn.types import Key, Params
 
 
@@ -86,6 +88,7 @@ def target(
 
     Defaults: categorical likelihood, N(0, 1) prior, temperature 1, chunks with 16 MB of activations.
     """
+    check_model(model)
     likelihood = categorical() if likelihood is None else likelihood
     prior = gaussian_prior(1.0) if prior is None else prior
     shapes = jax.eval_shape(model.init, jax.random.key(0))
@@ -123,11 +126,6 @@ def target(
     )
 
 
-def has_batch_statistics(params: Params) -> bool:
-    """Whether the tree is that of a net with batch normalisation."""
-    return isinstance(params, dict) and "batch_stats" in params
-
-
 def refuse_batch_statistics(params: Params) -> None:
     """`ValueError` for the tree of a net with batch normalisation: it has no log-density."""
     if has_batch_statistics(params):
@@ -158,7 +156,7 @@ def _summed(model: Any, likelihood: Likelihood, full: Batch, chunk_size: int) ->
 
 def _weights(params: Params) -> Params:
     """The part of the tree that has a prior."""
-    return params["params"] if has_batch_statistics(params) else params
+    return split_statistics(params)[0]
 
 
 def _check_data(data: Any, likelihood: Likelihood, model: Any, shapes: Any) -> Batch:

@@ -58,6 +58,8 @@ def _where_finite(draws: Draws, statistic: PerQuantity) -> PerQuantity:
 
 
 def _split(draws: Draws) -> Float[Array, "halves half quantities"]:
+    if draws.ndim != 3:
+        raise ValueError(f"draws must be (chains, draws, quantities); got shape {draws.shape}")
     length = draws.shape[1]
     if length < 4:
         raise ValueError(f"R-hat and ESS need at least 4 draws a chain, got {length}")

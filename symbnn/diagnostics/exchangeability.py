@@ -5,17 +5,17 @@ With layer-wise identical initialisation or prior every unit of a hidden layer h
 layer's largest weight is uniform over units. Independent networks pass; a chain that never swaps units fails.
 """
 
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
-from symbnn import names, tree
+from symbnn import chains, names, tree
 from symbnn.symmetry import SymmetrySpec
-from symbnn.symmetry.spec import Factor
-from symbnn.types import Samples
+from symbnn.symmetry.spec import Factor, check_params
 
 
 class Exchangeability(NamedTuple):
@@ -27,15 +27,16 @@ class Exchangeability(NamedTuple):
     p_value: float
 
 
-def exchangeability(spec: SymmetrySpec, samples: Samples, *, group: str) -> Exchangeability:
+def exchangeability(spec: SymmetrySpec, samples: Any, *, group: str) -> Exchangeability:
     """Chi-square test on the first leaf (of at least two axes) that has the group as a whole axis.
 
     Args:
         spec: The symmetries of the networks.
-        samples: Networks, one draw each.
+        samples: Networks, one draw each, stacked or kept by an `Empirical`.
         group: Name of the layer's group in `spec`.
     """
     names.lookup({known.name: known for known in spec.groups}, group, "group")
+    samples, _ = chains.unpack(samples, check=partial(check_params, spec, num_leading=1))
     leaf, axis = _whole_axis(spec, group)
     array = tree.named_leaves(samples)[leaf]
     count = tree.num_samples(samples)

@@ -4,18 +4,23 @@ Function space is the test: centred logits do not know about symmetry. Weight sp
 symmetric copies; after alignment it comes close to function space. But relabelling every draw *at random*
 makes any chain look perfect, converged or not, so a low aligned R-hat certifies nothing by itself: the
 control is computed beside it, always, and the verdict rests on function space alone.
+
+Samples are networks in chain-major order with `num_chains`, or an `Empirical`, which knows its chains.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from symbnn import symmetry, tree
+from symbnn import chains, symmetry, tree
 from symbnn.diagnostics.convergence import bulk_ess, rank_rhat, split_rhat, tail_ess
+from symbnn.evaluate.given import refuse_chains
 from symbnn.symmetry import SymmetrySpec
+from symbnn.symmetry.spec import check_params
 from symbnn.types import Key, Params, Samples
 
 RHAT_LIMIT = 1.01
@@ -55,22 +60,25 @@ def centred_logits(outputs: Float[Array, "inputs classes"]) -> Float[Array, "inp
 
 def function_space(
     apply: Callable[[Params, Array], Array],
-    samples: Samples,
+    samples: Any,
     inputs: Array,
     *,
-    num_chains: int,
+    num_chains: int | None = None,
     quantity: Callable[[Array], Array] = centred_logits,
 ) -> Summary:
     """Of what the network computes on some inputs, which is blind to symmetry.
 
     Args:
         apply: `(params, inputs) -> outputs` of one network.
-        samples: Networks in chain-major order.
+        samples: Networks in chain-major order, or an `Empirical`.
         inputs: Where the outputs are compared.
-        num_chains: Chains that the samples come from.
+        num_chains: Chains that the samples come from; an `Empirical` knows.
         quantity: Takes of the outputs what the likelihood sees: centred logits for classes; for regression,
             all of them (`lambda outputs: outputs`).
     """
+    samples, num_chains = chains.require(
+        samples, num_chains, lambda networks: refuse_chains(apply, networks, inputs)
+    )
 
     @jax.jit
     def seen(params: Params) -> Array:
@@ -79,18 +87,23 @@ def function_space(
     return summarise(tree.by_chain(jax.lax.map(seen, samples, batch_size=64), num_chains))
 
 
-def weight_space(samples: Samples, *, num_chains: int) -> Summary:
-    """Of every single weight of `samples`, in chain-major order from `num_chains` chains."""
-    return summarise(tree.by_chain(tree.matrix(samples), num_chains))
+def weight_space(samples: Any, *, num_chains: int | None = None) -> Summary:
+    """Of every single weight of `samples`, networks in chain-major order or an `Empirical`."""
+    return _of_weights(*chains.require(samples, num_chains))
 
 
-def relabelling_control(spec: SymmetrySpec, samples: Samples, key: Key, *, num_chains: int) -> Summary:
+def relabelling_control(
+    spec: SymmetrySpec, samples: Any, key: Key, *, num_chains: int | None = None
+) -> Summary:
     """Of every weight after each draw's units were relabelled at random: looks perfect by construction."""
-    return weight_space(relabelled(spec, samples, key)[0], num_chains=num_chains)
+    samples, num_chains = chains.require(samples, num_chains, partial(check_params, spec, num_leading=1))
+    moved, _ = relabelled(spec, samples, key)
+    return _of_weights(moved, num_chains)
 
 
-def relabelled(spec: SymmetrySpec, samples: Samples, key: Key) -> tuple[Samples, dict[str, Array]]:
+def relabelled(spec: SymmetrySpec, samples: Any, key: Key) -> tuple[Samples, dict[str, Array]]:
     """Every draw with its units relabelled at random, and the permutations."""
+    samples, _ = chains.unpack(samples, check=partial(check_params, spec, num_leading=1))
 
     def one(key: Key, params: Params) -> tuple[Params, dict[str, Array]]:
         element = symmetry.random_element(spec, key)
@@ -145,6 +158,11 @@ def verdict(function: Summary, *, num_chains: int) -> str:
         f"Not converged in function space: {numbers}. Draw longer, or take longer trajectories; "
         "alignment cannot repair this."
     )
+
+
+def _of_weights(samples: Samples, num_chains: int) -> Summary:
+    chains.check_numbers(samples, "it has no variance")
+    return summarise(tree.by_chain(tree.matrix(samples), num_chains))
 
 
 @jax.jit

@@ -12,6 +12,7 @@ from symbnn.evaluate.calibration import (
 from symbnn.evaluate.checks import unchecked
 from symbnn.evaluate.classification import accuracy, agreement, brier, nll, total_variation
 from symbnn.evaluate.corrections import recompute_statistics, repair
+from symbnn.evaluate.coverage import RegressionSummary, coverage, regression_summary
 from symbnn.evaluate.diversity import disagreement, mutual_information, mutual_information_score
 from symbnn.evaluate.gaussians import kl, wasserstein
 from symbnn.evaluate.metrics import Metrics
@@ -36,6 +37,7 @@ __all__ = [
     "Discrepancy",
     "Metrics",
     "Mixture",
+    "RegressionSummary",
     "ReliabilityCurve",
     "RiskCoverage",
     "Uncertainty",
@@ -49,6 +51,7 @@ __all__ = [
     "barrier",
     "brier",
     "classwise_ece",
+    "coverage",
     "cross_entropy",
     "crps",
     "disagreement",
@@ -73,6 +76,7 @@ __all__ = [
     "predict_uncertainty",
     "quantile_calibration",
     "recompute_statistics",
+    "regression_summary",
     "reliability_curve",
     "repair",
     "risk_coverage_curve",

@@ -17,7 +17,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from symbnn import tree
-from symbnn.evaluate.stream import Apply, map_blocks
+from symbnn.evaluate.given import Apply
+from symbnn.evaluate.stream import map_blocks
 from symbnn.types import Params
 
 PerInput = Callable[[jax.Array, jax.Array], jax.Array]

@@ -85,8 +85,7 @@ def same_shape(name: str, value: Any, given: tuple[Any, ...]) -> None:
 def labels(name: str, value: Any, given: tuple[Any, ...]) -> None:
     """One integer in [0, classes) per row of the first argument."""
     rows, classes = np.shape(given[0])[-2:]
-    if np.shape(value) != (rows,):
-        raise ValueError(f"{name}: expected shape ({rows},), got {np.shape(value)}")
+    _shape(name, value, (rows,))
     if not jnp.issubdtype(_dtype(value), jnp.integer):
         raise ValueError(f"{name}: expected integers, got {_dtype(value)}")
     if _is_traced(value):
@@ -115,6 +114,29 @@ def positive(name: str, value: Any, given: tuple[Any, ...] = ()) -> None:
     finite(name, value)
     if not _is_traced(value) and (low := float(_bounds(value)[0])) <= 0.0:
         raise ValueError(f"{name}: expected positive numbers, got {low:.6g}")
+
+
+def finite_like(name: str, value: Any, given: tuple[Any, ...]) -> None:
+    """Finite numbers in the shape of the first argument: another one would be broadcast without a word."""
+    finite(name, value)
+    _shape(name, value, np.shape(given[0]))
+
+
+def positive_like(name: str, value: Any, given: tuple[Any, ...]) -> None:
+    """Positive numbers in the shape of the first argument."""
+    positive(name, value)
+    _shape(name, value, np.shape(given[0]))
+
+
+def finite_targets(name: str, value: Any, given: tuple[Any, ...]) -> None:
+    """Finite numbers in the shape of the first argument without its leading axis of members."""
+    finite(name, value)
+    _shape(name, value, np.shape(given[0])[1:])
+
+
+def _shape(name: str, value: Any, expected: tuple[int, ...]) -> None:
+    if np.shape(value) != expected:
+        raise ValueError(f"{name}: expected shape {expected}, got {np.shape(value)}")
 
 
 def _distributions(name: str, value: Any, *, ndim: int) -> None:

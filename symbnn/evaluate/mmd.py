@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from symbnn import keys, tree
+from symbnn import chains, keys, tree
 from symbnn.evaluate.distances import Distances, layer_distances
 from symbnn.names import lookup
 from symbnn.types import Key, Samples
@@ -66,8 +66,8 @@ class _Replicates(NamedTuple):
 
 
 def mmd(
-    samples_a: Samples,
-    samples_b: Samples,
+    samples_a: Any,
+    samples_b: Any,
     *,
     key: Key | None = None,
     kernels: Sequence[str] = ("laplace", "gaussian"),
@@ -82,7 +82,7 @@ def mmd(
     """MMD^2 per layer and in total.
 
     Args:
-        samples_a: At least two networks.
+        samples_a: At least two networks, stacked or kept by an `Empirical`; its chains count as one set.
         samples_b: At least two networks of the same shapes.
         key: Needed for whatever is random: thinning, permutations, the bootstrap.
         kernels: `"laplace"`, `"gaussian"` or both.
@@ -98,6 +98,7 @@ def mmd(
     for kernel in kernels:
         lookup(_KERNELS, kernel, "kernel")
     lookup(_AGGREGATES, aggregate, "aggregate")
+    samples_a, samples_b = (chains.unpack(samples).samples for samples in (samples_a, samples_b))
     sizes = _check(samples_a, samples_b)
     is_thinned = equal_sizes and sizes[0] != sizes[1]
     if key is None and (num_permutations or num_bootstrap or is_thinned):
@@ -235,6 +236,8 @@ def _check_finite(layer: str, distances: Distances) -> None:
 
 
 def _check(samples_a: Samples, samples_b: Samples) -> tuple[int, int]:
+    for samples in (samples_a, samples_b):
+        chains.check_numbers(samples, "networks have no distance in it")
     sizes = tree.num_samples(samples_a), tree.num_samples(samples_b)
     if min(sizes) < 2:
         raise ValueError(

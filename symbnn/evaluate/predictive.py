@@ -19,18 +19,10 @@ import jax.numpy as jnp
 from jax.scipy.special import xlogy
 
 from symbnn.density import Likelihood, categorical
+from symbnn.evaluate.given import Apply, count_samples, kept, refuse_chains
 from symbnn.evaluate.mixture import Mixture, member, moments_of
-from symbnn.evaluate.stream import (
-    Apply,
-    Block,
-    Reduction,
-    blocks,
-    check_inputs,
-    count_samples,
-    fold,
-    map_blocks,
-    widened,
-)
+from symbnn.evaluate.stream import Block, Reduction, blocks, check_inputs, fold, map_blocks, widened
+from symbnn.frameworks import check_apply
 from symbnn.types import Key, Samples
 
 # 8 networks x 1,024 inputs keep a matrix multiply busy; at 512 units the activations take 16 MiB.
@@ -64,8 +56,9 @@ def predict(
 
     Args:
         apply: `(params, inputs) -> outputs` of one network.
-        samples: Networks stacked along axis 0, a posterior that keeps its networks, or, with `key` and
-            `num_samples`, any posterior.
+        samples: Networks stacked along axis 0, a posterior (or `Fit`) that keeps its networks, or, with `key`
+            and `num_samples`, any posterior. A tree of `(chains, draws, ...)` comes in by
+            `posteriors.Empirical.from_chains`.
         inputs: `(inputs, ...)`.
         likelihood: What the outputs mean, one of `symbnn.density`; by default logits of classes.
         block_samples: Networks that are applied at a time.
@@ -79,7 +72,7 @@ def predict(
         whose mean and standard deviation are `(inputs, outputs)`.
     """
     likelihood = CATEGORICAL if likelihood is None else likelihood
-    count = count_samples(samples, key, num_samples)
+    samples, count = _given(apply, samples, inputs, key, num_samples)
     if members:
         check_inputs(inputs, block_samples, block_inputs)
         stream = blocks(samples, block_samples, key=key, num_samples=num_samples)
@@ -104,12 +97,23 @@ def predict_uncertainty(
 
     The arguments are those of `predict`.
     """
-    count = count_samples(samples, key, num_samples)
+    samples, count = _given(apply, samples, inputs, key, num_samples)
     size: Any = {"block_samples": block_samples, "block_inputs": block_inputs}
     sums = fold(apply, samples, inputs, _ENTROPIES, key=key, num_samples=num_samples, **size)
     probs, aleatoric = (part / count for part in sums)
     total = -jnp.sum(xlogy(probs, probs), axis=-1)
     return Uncertainty(probs, total, aleatoric, jnp.maximum(total - aleatoric, 0.0))
+
+
+def _given(
+    apply: Apply, samples: Any, inputs: Any, key: Key | None, num_samples: int | None
+) -> tuple[Any, int]:
+    """What to take networks from, and how many, after checking both against the network function."""
+    check_apply(apply)
+    samples = kept(samples, key)
+    count = count_samples(samples, key, num_samples)
+    refuse_chains(apply, samples, inputs)
+    return samples, count
 
 
 def _weighted_sum(values: jax.Array, weights: jax.Array) -> jax.Array:

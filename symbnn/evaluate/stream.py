@@ -22,9 +22,9 @@ from jax import lax
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
 from symbnn import keys, tree
-from symbnn.types import Key, Params, Samples
-
-Apply = Callable[[Params, jax.Array], jax.Array]
+from symbnn.evaluate.given import Apply, count_samples, is_chunked, is_posterior, kept
+from symbnn.frameworks import check_apply
+from symbnn.types import Key, Samples
 
 
 class Reduction(NamedTuple):
@@ -54,8 +54,9 @@ def fold(
     num_samples: int | None = None,
 ) -> Any:
     """Statistics of all samples at all inputs; the settings are those of `predict`."""
+    check_apply(apply)
     check_inputs(inputs, block_samples, block_inputs)
-    samples = _kept(samples, key)
+    samples = kept(samples, key)
     mesh_axis = sample_axis(samples)
     inputs = _replicate(mesh_axis, inputs)
     step = functools.partial(_statistics, apply, reduction, block_inputs, mesh_axis)
@@ -70,7 +71,7 @@ def blocks(
     samples: Any, size: int, *, key: Key | None = None, num_samples: int | None = None
 ) -> Iterator[Block]:
     """The samples in blocks of one shape; draw `i` of a posterior is made here from `fold_in(key, i)`."""
-    samples = _kept(samples, key)
+    samples = kept(samples, key)
     if is_chunked(samples):
         yield from _read(samples, size)
         return
@@ -83,47 +84,6 @@ def blocks(
         start = min(done, count - size)
         weights = (np.arange(start, start + size) >= done).astype(np.float32)
         yield Block(_take(samples, start, size, key, mesh_axis), weights)
-
-
-def count_samples(samples: Any, key: Key | None, num_samples: int | None) -> int:
-    """Number of networks to average over, after checking what was given."""
-    samples = _kept(samples, key)
-    if is_chunked(samples):
-        if key is not None or num_samples is not None:
-            raise ValueError(
-                "all stored draws are averaged; leave key and num_samples out, or pass sample(key, num)"
-            )
-        return samples.num_chains * samples.num_samples
-    if is_posterior(samples):
-        if key is None or num_samples is None:
-            raise ValueError("a posterior is drawn from as it is used: give key and num_samples")
-        if num_samples < 1:
-            raise ValueError(f"num_samples: expected a positive integer, got {num_samples}")
-        return num_samples
-    if num_samples is not None or key is not None:
-        raise ValueError("key and num_samples apply to a posterior; samples are all used, so leave both out")
-    count = tree.num_samples(samples)
-    if count == 0:
-        raise ValueError("samples: expected at least one network along axis 0, got none")
-    return count
-
-
-def is_posterior(samples: Any) -> bool:
-    """Something one can draw from, rather than stacked networks."""
-    return callable(getattr(samples, "sample", None))
-
-
-def is_chunked(samples: Any) -> bool:
-    """Draws that stay where they are stored and are read chunk by chunk.
-
-    `chunks()` gives trees with axes (chain, draw, ...); there are `num_chains` of `num_samples` each.
-    """
-    return callable(getattr(samples, "chunks", None))
-
-
-def _kept(samples: Any, key: Key | None) -> Any:
-    """The networks themselves, if a posterior that keeps them (it has `by_chain`) is not to be drawn from."""
-    return samples.samples if key is None and callable(getattr(samples, "by_chain", None)) else samples
 
 
 def _read(posterior: Any, size: int) -> Iterator[Block]:

@@ -14,6 +14,13 @@ exist), given to `driver.run`, which knows about chains, devices, chunks and sto
     fit = driver.run(key, target, Kernel(init, step), adaptation.fixed(step_size=0.1), Run(num_samples=500))
 
 A stopped run is recognised by what target, kernel and tuner compute; its `name` is what messages call it.
+
+A method need not use any of this: whatever takes `(key, target)` and returns a `Fit` is one, and `multimode`
+takes it too.
+
+    def method(key, target):
+        ...                                                  # a loop over any sampler's kernel
+        return Fit(Empirical.from_chains(positions), {})     # or interop.from_blackjax(states, infos)
 """
 
 from symbnn.inference.base import Checkpoint, Chunk, Fit, Method, Progress, ProgressCallback, Sink
@@ -29,6 +36,7 @@ from symbnn.inference.laplace import laplace
 from symbnn.inference.mclmc import mclmc
 from symbnn.inference.multimode import multimode
 from symbnn.inference.nuts import nuts
+from symbnn.inference.progress import ShowProgress, json_lines, progress_bar, scalars
 from symbnn.inference.sgmcmc import sgmcmc
 from symbnn.inference.storage import Storage, Stored
 from symbnn.inference.swag import swag
@@ -49,6 +57,7 @@ __all__ = [
     "Recipe",
     "Run",
     "SamplingError",
+    "ShowProgress",
     "Sink",
     "Storage",
     "Stored",
@@ -59,10 +68,13 @@ __all__ = [
     "dropout",
     "ensemble",
     "hmc",
+    "json_lines",
     "laplace",
     "mclmc",
     "multimode",
     "nuts",
+    "progress_bar",
+    "scalars",
     "sgmcmc",
     "swag",
     "variational",

@@ -5,7 +5,10 @@ Long runs are loops on the host over jitted chunks: after each chunk the host re
 draws of a sampler to a `Sink`, the state of a training to a `Checkpoint`, from which a stopped run goes on.
 """
 
-from collections.abc import Callable, Mapping
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
@@ -14,6 +17,9 @@ import numpy as np
 
 from symbnn.density import Target
 from symbnn.types import Key, Params
+
+SLOW_COMPILATION = 10.0
+"""Seconds from which a compilation is worth a line in the log."""
 
 
 class Fit(NamedTuple):
@@ -43,6 +49,8 @@ class Progress(NamedTuple):
     done: int
     total: int
     statistics: dict[str, float]
+    replayed: bool = False
+    """Whether the chunk was read back, after a resume, instead of computed."""
 
 
 ProgressCallback = Callable[[Progress], None]
@@ -100,6 +108,16 @@ def documented(mark: str, text: str) -> Callable[[Factory], Factory]:
         return factory
 
     return decorate
+
+
+@contextlib.contextmanager
+def noting_compilation(logger: logging.Logger, stage: str) -> Iterator[None]:
+    """Log how long the first call of a compiled program takes, if that is long."""
+    start = time.perf_counter()
+    yield
+    seconds = time.perf_counter() - start
+    if seconds >= SLOW_COMPILATION:
+        logger.info("%s: the first call, compilation included, took %.0f s", stage, seconds)
 
 
 def check_count(name: str, value: Any, *, least: int = 1) -> None:

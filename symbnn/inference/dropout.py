@@ -15,8 +15,9 @@ import optax
 from jaxtyping import Array, Float
 
 from symbnn.density import Batch, Target, refuse_batch_statistics
-from symbnn.inference.base import Checkpoint, ProgressCallback, check_count
+from symbnn.inference.base import Checkpoint, check_count
 from symbnn.inference.multimode import ModeMethod
+from symbnn.inference.progress import ShowProgress
 from symbnn.inference.training.recipe import Recipe, refuse_temperature, trainer
 from symbnn.inference.training.train import Problem, problem_of, train, warn_nonfinite
 from symbnn.names import nearest
@@ -62,7 +63,7 @@ def dropout(
     batch_size: int = 100,
     optimizer: optax.GradientTransformation | None = None,
     initial: Params | None = None,
-    progress: ProgressCallback | None = None,
+    progress: ShowProgress = "auto",
     checkpoint: Checkpoint | None = None,
 ) -> ModeMethod:
     """A `DroppedUnits` posterior: one trained network, drawn with new masks each time.

@@ -17,17 +17,17 @@ import optax
 
 from symbnn import keys, tree
 from symbnn.density import Target, require_network
-from symbnn.inference.base import Checkpoint, Fit, Method, ProgressCallback, check_count
+from symbnn.inference.base import Checkpoint, Fit, Method, check_count
+from symbnn.inference.progress import ShowProgress
 from symbnn.inference.training.recipe import Recipe, trainer
 from symbnn.inference.training.train import (
     NetworkLoss,
     Trained,
-    join_statistics,
     problem_of,
-    split_statistics,
     train,
     warn_nonfinite,
 )
+from symbnn.models.base import join_statistics, split_statistics
 from symbnn.names import lookup
 from symbnn.posteriors import Empirical
 from symbnn.tree import check_same_shapes
@@ -47,7 +47,7 @@ def ensemble(
     initial: Samples | None = None,
     members_per_block: int | None = None,
     snapshots: tuple[int, ...] = (),
-    progress: ProgressCallback | None = None,
+    progress: ShowProgress = "auto",
     checkpoint: Checkpoint | None = None,
 ) -> Method:
     """`num_members` networks as an `Empirical` posterior.
@@ -83,7 +83,8 @@ def ensemble(
         diagnostics = trained.diagnostics()
         if snapshots:
             diagnostics["snapshots"] = join_statistics(*trained.snapshots)
-        return Fit(Empirical(samples, num_chains=num_members), diagnostics)
+        one_draw_each = jax.tree.map(lambda leaf: leaf[:, None], samples)
+        return Fit(Empirical.from_chains(one_draw_each), diagnostics)
 
     return method
 

@@ -17,11 +17,12 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from symbnn.density import LogDensity, Target
-from symbnn.inference.base import Fit, Method, ProgressCallback, Sink, check_count
+from symbnn.inference.base import Fit, Method, Sink, check_count
 from symbnn.inference.chains import adaptation, driver
 from symbnn.inference.chains.kernels import Info, Kernel, Tuning, is_divergence, sample_momentum
 from symbnn.inference.chains.placement import EVERYWHERE, Placement
 from symbnn.inference.chains.settings import Run, check_positive, sampler
+from symbnn.inference.progress import ShowProgress
 from symbnn.inference.storage import IN_MEMORY, Storage
 from symbnn.types import Key, Params, Samples
 
@@ -55,7 +56,7 @@ def hmc(
     chunk_size: int | None = None,
     placement: Placement = EVERYWHERE,
     storage: Storage = IN_MEMORY,
-    progress: ProgressCallback | None = None,
+    progress: ShowProgress = "auto",
     sink: Sink | None = None,
 ) -> Method:
     """HMC over the weights of a network, or over any target with a log-density.

@@ -26,9 +26,10 @@ from jaxtyping import Array, Float
 from symbnn import keys, tree
 from symbnn.density import Batch, Target, refuse_batch_statistics
 from symbnn.inference import curvature
-from symbnn.inference.base import Checkpoint, ProgressCallback, check_count
+from symbnn.inference.base import Checkpoint, check_count
 from symbnn.inference.last_layer import last_layer
 from symbnn.inference.multimode import ModeMethod
+from symbnn.inference.progress import ShowProgress
 from symbnn.inference.training.epochs import require_in_memory
 from symbnn.inference.training.recipe import pretraining, trainer
 from symbnn.inference.training.train import Problem, pretrain, problem_of
@@ -48,7 +49,7 @@ def laplace(
     optimizer: optax.GradientTransformation | None = None,
     chunk_size: int = 32,
     initial: Params | None = None,
-    progress: ProgressCallback | None = None,
+    progress: ShowProgress = "auto",
     checkpoint: Checkpoint | None = None,
 ) -> ModeMethod:
     """Train to the mode, then fit the Gaussian around it. The prior must be Gaussian.

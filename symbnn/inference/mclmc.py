@@ -19,13 +19,14 @@ import jax.numpy as jnp
 from blackjax.mcmc.hmc import HMCState
 
 from symbnn.density import LogDensity, Target
-from symbnn.inference.base import Fit, Method, ProgressCallback, Sink, check_count
+from symbnn.inference.base import Fit, Method, Sink, check_count
 from symbnn.inference.chains import adaptation, driver
 from symbnn.inference.chains.energy_variance import check_burnin
 from symbnn.inference.chains.energy_variance import energy_variance as energy_variance_tuner
 from symbnn.inference.chains.kernels import Density, Info, Kernel, Tuning, is_divergence, relative_kernel
 from symbnn.inference.chains.placement import EVERYWHERE, Placement
 from symbnn.inference.chains.settings import Run, check_positive, sampler
+from symbnn.inference.progress import ShowProgress
 from symbnn.inference.storage import IN_MEMORY, Storage
 from symbnn.types import Key, Params, Samples
 
@@ -53,7 +54,7 @@ def mclmc(
     chunk_size: int | None = None,
     placement: Placement = EVERYWHERE,
     storage: Storage = IN_MEMORY,
-    progress: ProgressCallback | None = None,
+    progress: ShowProgress = "auto",
     sink: Sink | None = None,
 ) -> Method:
     """MCLMC over the weights of a network, or over any target with a log-density.

@@ -15,11 +15,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from symbnn import keys, tree
+from symbnn import chains, keys, tree
 from symbnn.density import Target, require_network
 from symbnn.inference.base import Fit, MemberStart, Method
 from symbnn.inference.ensemble import member_starts
-from symbnn.posteriors import DroppedUnits, Empirical, GaussianMixture
+from symbnn.posteriors import DroppedUnits, Empirical, GaussianMixture, Posterior
 from symbnn.types import Key, Params, Samples
 
 FitModes = Callable[[Key, Target, Samples], tuple[Any, dict[str, Any]]]
@@ -52,10 +52,11 @@ def multimode(method: Method, *, members: Method | Samples) -> Method:
             or any other `(key, target) -> Fit`, which is called once per member with a target whose `init`
             is that member (so `hmc(num_chains=1, ...)` starts there, and compiles once per member; it takes
             no sink).
-        members: Stacked networks, or a method that finds them (`ensemble`).
+        members: Stacked networks, a posterior that keeps some, or a method that finds them (`ensemble`).
 
     Gaussians become a `GaussianMixture`, draws one `Empirical` with the chains of every mode. Diagnostics
-    have a leading mode axis, and those of `members` follow under `members/`.
+    have a leading mode axis (those whose shapes differ from mode to mode are tuples), and those of `members`
+    follow under `members/`.
     """
     if isinstance(method, ModeMethod) and method.initial is not None:
         raise ValueError("multimode starts from its members, so the method must have no `initial` of its own")
@@ -63,11 +64,14 @@ def multimode(method: Method, *, members: Method | Samples) -> Method:
     def many(key: Key, target: Target) -> Fit:
         if isinstance(method, ModeMethod):
             method.check(target)
-        networks, before = members, {}
+        found, before = members, {}
         if callable(members):
             found = members(keys.named(key, "members"), target)
-            networks = found.posterior.samples
             before = {f"members/{name}": value for name, value in found.diagnostics.items()}
+        shapes = jax.eval_shape(target.init, key)
+        networks, _ = chains.unpack(
+            found, check=lambda some: tree.check_same_shapes("members", some, shapes, num_leading=1)
+        )
         num_modes = tree.num_samples(networks)
         mode_keys = keys.indexed(key, 0, num_modes)
         if isinstance(method, ModeMethod):
@@ -84,15 +88,35 @@ def _one_by_one(
     method: Method, mode_keys: Key, target: Target, networks: Samples
 ) -> tuple[Any, dict[str, Any]]:
     """What `method` gives from every network, stacked."""
-    fits = [
-        method(mode_key, target._replace(init=MemberStart(tree.take(networks, index))))
-        for index, mode_key in enumerate(mode_keys)
-    ]
-    diagnostics = {
-        name: jax.tree.map(lambda *values: np.stack(values), *(fit.diagnostics[name] for fit in fits))
-        for name in fits[0].diagnostics
-    }
+    fits = []
+    for index, mode_key in enumerate(mode_keys):
+        fit = method(mode_key, target._replace(init=MemberStart(tree.take(networks, index))))
+        _check_fit(fit)
+        fits.append(fit)
+    names = [name for name in fits[0].diagnostics if all(name in fit.diagnostics for fit in fits)]
+    diagnostics = {name: _stacked([fit.diagnostics[name] for fit in fits]) for name in names}
     return tree.stack([fit.posterior for fit in fits]), diagnostics
+
+
+def _check_fit(fit: Any) -> None:
+    """`ValueError` for what cannot be joined with the fits of other modes."""
+    if not isinstance(fit, Fit):
+        raise ValueError(
+            f"a method must return an inference.Fit(posterior, diagnostics); got a {type(fit).__name__}. "
+            "Draws (chains, draws, ...) become a posterior by posteriors.Empirical.from_chains(samples)"
+        )
+    is_tree = not jax.tree_util.all_leaves([fit.posterior])
+    if not isinstance(fit.posterior, Posterior) or not is_tree:
+        raise ValueError(
+            "multimode joins posteriors that are trees of arrays, draws (posteriors.Empirical) or Gaussians; "
+            f"got a {type(fit.posterior).__name__}"
+        )
+
+
+def _stacked(values: list[Any]) -> Any:
+    """One diagnostic of all modes."""
+    shapes = {str(jax.tree.map(np.shape, value)) for value in values}
+    return jax.tree.map(lambda *each: np.stack(each), *values) if len(shapes) == 1 else tuple(values)
 
 
 def merge(modes: Any) -> Any:
@@ -100,7 +124,10 @@ def merge(modes: Any) -> Any:
     num_modes = tree.num_samples(modes)
     if not isinstance(modes, Empirical | DroppedUnits):
         return GaussianMixture(jnp.full((num_modes,), 1.0 / num_modes), modes)
-    flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), modes.samples)
     if isinstance(modes, DroppedUnits):
+        flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), modes.samples)
         return DroppedUnits(flat, modes.units, modes.rate)
-    return Empirical(flat, num_chains=num_modes * modes.num_chains)
+    num_chains = num_modes * modes.num_chains
+    return Empirical.from_chains(
+        jax.tree.map(lambda leaf: leaf.reshape(num_chains, -1, *leaf.shape[2:]), modes.samples)
+    )

@@ -19,7 +19,7 @@ from jaxtyping import Array
 
 from symbnn.density import Target
 from symbnn.density.parts import total
-from symbnn.inference.base import Fit, Method, ProgressCallback, Sink, check_count
+from symbnn.inference.base import Fit, Method, Sink, check_count
 from symbnn.inference.chains import adaptation, driver
 from symbnn.inference.chains.kernels import (
     Density,
@@ -31,6 +31,7 @@ from symbnn.inference.chains.kernels import (
 )
 from symbnn.inference.chains.placement import EVERYWHERE, Placement
 from symbnn.inference.chains.settings import Run, check_positive, sampler
+from symbnn.inference.progress import ShowProgress
 from symbnn.inference.storage import IN_MEMORY, Storage
 from symbnn.types import Key, Params, Samples
 
@@ -50,7 +51,7 @@ def nuts(
     chunk_size: int | None = None,
     placement: Placement = EVERYWHERE,
     storage: Storage = IN_MEMORY,
-    progress: ProgressCallback | None = None,
+    progress: ShowProgress = "auto",
     sink: Sink | None = None,
 ) -> Method:
     """NUTS over the weights of a network, or over any target with a log-density.

@@ -25,8 +25,9 @@ from jaxtyping import Array
 
 from symbnn import keys
 from symbnn.density import Batch, Target, refuse_batch_statistics, tempered
-from symbnn.inference.base import Progress, ProgressCallback, Sink, check_count
+from symbnn.inference.base import Progress, ProgressCallback, Sink, check_count, documented
 from symbnn.inference.multimode import ModeMethod
+from symbnn.inference.progress import WORDS, ShowProgress, reporting
 from symbnn.inference.storage import checksum, fingerprint, flatten, read_whole, unflatten
 from symbnn.inference.training.epochs import require_in_memory
 from symbnn.inference.training.train import Problem, equal_part, problem_of, warn_nonfinite
@@ -51,6 +52,7 @@ class Dynamics(NamedTuple):
     batch_size: int
 
 
+@documented("(progress)", WORDS)
 def sgmcmc(
     *,
     num_samples: int,
@@ -63,7 +65,7 @@ def sgmcmc(
     friction: float = 10.0,
     batch_size: int = 100,
     initial: Params | None = None,
-    progress: ProgressCallback | None = None,
+    progress: ShowProgress = "auto",
     sink: Sink | None = None,
 ) -> ModeMethod:
     """One chain of `num_samples` draws as an `Empirical` posterior; `multimode` runs many side by side.
@@ -79,7 +81,7 @@ def sgmcmc(
         friction: α of `sghmc`.
         batch_size: Examples per step, drawn with replacement.
         initial: Where the chain starts; None is the model's initialisation.
-        progress: Called by the host after every chunk.
+        (progress)
         sink: Where chunks are kept (`io.ChunkStore(directory)`), from which a stopped run goes on.
 
     Diagnostics: `num_nonfinite`: steps whose gradient was not finite.
@@ -108,9 +110,10 @@ def sgmcmc(
             sink.open(fingerprint(mode_keys, target, {"method": name, "starts": begin}))
         advance = functools.partial(_run, problem, dynamics, mode_keys=mode_keys, data=target.data)
         state = ChainState(starts, jax.tree.map(jnp.zeros_like, starts), jnp.zeros(len(mode_keys), jnp.int32))
-        samples, num_nonfinite = _follow(plan, advance, state, sink, progress)
+        with reporting(progress) as tell:
+            samples, num_nonfinite = _follow(plan, advance, state, sink, tell)
         warn_nonfinite("sgmcmc", num_nonfinite)
-        return jax.vmap(Empirical)(samples), {"num_nonfinite": num_nonfinite}
+        return jax.vmap(lambda one: Empirical(one, num_chains=1))(samples), {"num_nonfinite": num_nonfinite}
 
     return ModeMethod(fit_modes, initial, functools.partial(require_in_memory, "sgmcmc"))
 
@@ -120,7 +123,7 @@ def _follow(
     advance: Callable[..., tuple[ChainState, Samples]],
     state: ChainState,
     sink: Sink | None,
-    progress: ProgressCallback | None,
+    tell: ProgressCallback | None,
 ) -> tuple[Samples, Array]:
     """(draws of all chains, steps that were not finite): every chunk of the plan, read or computed."""
     draws: list[Samples] = []
@@ -134,9 +137,9 @@ def _follow(
         if sink is not None and stored is None:
             sink.write(number, flatten("", {"state": state, "draws": positions}))
         draws += [positions] if work.is_kept else []
-        if progress is not None:
+        if tell is not None:
             bad = {"nonfinite_steps": float(jnp.sum(state.num_nonfinite))}
-            progress(Progress("sgmcmc", number + 1, len(plan), bad))
+            tell(Progress("sgmcmc", number + 1, len(plan), bad, replayed=stored is not None))
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=1), *draws), state.num_nonfinite
 
 

@@ -66,7 +66,7 @@ class Stored:
             start = -offset % every
             kept.append(jax.tree.map(lambda leaf, start=start: leaf[:, start::every], chunk))
             offset += jax.tree.leaves(chunk)[0].shape[1]
-        return join_draws(kept)
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf.reshape(-1, *leaf.shape[2:])), join(kept))
 
     def sample(self, key: Key, num: int) -> Samples:
         """`num` stored networks, drawn with replacement."""
@@ -129,11 +129,9 @@ def unflatten(prefix: str, chunk: Chunk, template: Any) -> Any:
     return tree.map_named(lambda name, leaf: chunk[f"{prefix}/{name}"], template)
 
 
-def join_draws(chunks: list[Samples]) -> Samples:
-    """Chunks (chain, draw, ...) as chain-major samples."""
-    return jax.tree.map(
-        lambda *parts: jnp.asarray(np.concatenate(parts, axis=1).reshape(-1, *parts[0].shape[2:])), *chunks
-    )
+def join(chunks: list[Samples]) -> Samples:
+    """Chunks (chain, draw, ...) one after the other, on the host."""
+    return jax.tree.map(lambda *parts: np.concatenate(parts, axis=1), *chunks)
 
 
 def fingerprint(key: Key, target: Target, settings: Mapping[str, str]) -> dict[str, str]:

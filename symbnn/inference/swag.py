@@ -23,8 +23,9 @@ from jaxtyping import Array
 
 from symbnn import keys, tree
 from symbnn.density import Batch, Target
-from symbnn.inference.base import Checkpoint, Progress, ProgressCallback, check_count
+from symbnn.inference.base import Checkpoint, Progress, check_count
 from symbnn.inference.multimode import ModeMethod
+from symbnn.inference.progress import ShowProgress, reporting
 from symbnn.inference.training.epochs import (
     Training,
     TrainingState,
@@ -37,12 +38,11 @@ from symbnn.inference.training.recipe import Recipe, pretraining, refuse_tempera
 from symbnn.inference.training.resume import open_slot
 from symbnn.inference.training.train import (
     NetworkLoss,
-    join_statistics,
     pretrain,
     problem_of,
-    split_statistics,
     warn_nonfinite,
 )
+from symbnn.models.base import join_statistics, split_statistics
 from symbnn.posteriors import FixedLeaves, LowRankGaussian
 from symbnn.types import Key, Params, Samples
 
@@ -71,7 +71,7 @@ def swag(
     pretrain_optimizer: optax.GradientTransformation | None = None,
     batch_size: int = 100,
     initial: Params | None = None,
-    progress: ProgressCallback | None = None,
+    progress: ShowProgress = "auto",
     checkpoint: Checkpoint | None = None,
 ) -> ModeMethod:
     """A `LowRankGaussian` with diagonal, from the networks after every epoch of a collecting phase.
@@ -122,7 +122,7 @@ def _collect(
     modes: Samples,
     recipe: Recipe,
     rank: int,
-    progress: ProgressCallback | None,
+    progress: ShowProgress,
     checkpoint: Checkpoint | None,
 ) -> tuple[Any, dict[str, Any]]:
     """Go on with constant learning rate and fit the Gaussian to what is visited."""
@@ -135,18 +135,13 @@ def _collect(
     moments = Moments(*(jax.tree.map(jnp.zeros_like, weights) for _ in range(2)))
     none_yet = jax.tree.map(lambda leaf: leaf[:, None][:, :0], weights)
     course = slot.restore(_Course(state, moments, none_yet, jnp.zeros((tree.num_samples(weights), 0))))
-    for epoch in range(course.losses.shape[1], recipe.epochs):
-        state, value = advance(training, 1, course.state, epoch)
-        moments, deviation = _update(course.moments, state.weights, epoch)
-        deviations = jax.tree.map(
-            lambda kept, new: jnp.concatenate([kept, new[:, None]], axis=1)[:, -rank:],
-            course.deviations,
-            deviation,
-        )
-        course = _Course(state, moments, deviations, jnp.concatenate([course.losses, value], axis=1))
-        slot.keep(epoch + 1, course)
-        if progress is not None:
-            progress(Progress("swag", epoch + 1, recipe.epochs, {"loss": float(jnp.mean(value))}))
+    with reporting(progress) as tell:
+        for epoch in range(course.losses.shape[1], recipe.epochs):
+            course = _next(training, course, epoch, rank)
+            slot.keep(epoch + 1, course)
+            if tell is not None:
+                loss_now = float(jnp.mean(course.losses[:, -1]))
+                tell(Progress("swag", epoch + 1, recipe.epochs, {"loss": loss_now}))
     posterior: Any = _gaussians(course.moments, course.deviations, recipe.epochs)
     if statistics:
         statistics_at = _streamed_statistics_at if is_streamed(target.data) else _statistics_at
@@ -155,6 +150,18 @@ def _collect(
         )
         posterior = _with_statistics(posterior, known)
     return posterior, {"loss": course.losses, "num_nonfinite": course.state.num_nonfinite}
+
+
+def _next(training: Training, course: _Course, epoch: int, rank: int) -> _Course:
+    """One more epoch of the collecting phase."""
+    state, value = advance(training, 1, course.state, epoch)
+    moments, deviation = _update(course.moments, state.weights, epoch)
+    deviations = jax.tree.map(
+        lambda kept, new: jnp.concatenate([kept, new[:, None]], axis=1)[:, -rank:],
+        course.deviations,
+        deviation,
+    )
+    return _Course(state, moments, deviations, jnp.concatenate([course.losses, value], axis=1))
 
 
 @jax.jit

@@ -24,8 +24,9 @@ from jaxtyping import Array, Float
 
 from symbnn import keys, tree
 from symbnn.density import Batch, Prior, Target, refuse_batch_statistics
-from symbnn.inference.base import Checkpoint, ProgressCallback, check_count
+from symbnn.inference.base import Checkpoint, check_count
 from symbnn.inference.multimode import ModeMethod
+from symbnn.inference.progress import ShowProgress
 from symbnn.inference.training.recipe import Recipe, trainer
 from symbnn.inference.training.train import Problem, problem_of, train, warn_nonfinite
 from symbnn.names import lookup
@@ -79,7 +80,7 @@ def variational(
     initial_std: float = 0.05,
     reparametrisation: str = "local",
     num_draws: int = 1,
-    progress: ProgressCallback | None = None,
+    progress: ShowProgress = "auto",
     checkpoint: Checkpoint | None = None,
 ) -> ModeMethod:
     """The mean-field Gaussian as a `DiagonalGaussian`, by stochastic gradients on minibatches.

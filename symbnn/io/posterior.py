@@ -6,6 +6,8 @@ from typing import Any
 
 from symbnn import names, posteriors
 from symbnn.io.files import problem
+from symbnn.io.like import in_class_of
+from symbnn.io.structure import static_fields
 from symbnn.io.trees import load_tree, read_metadata, save_tree
 from symbnn.posteriors import Posterior
 
@@ -24,17 +26,31 @@ FIELD = "posterior"
 
 
 def save_posterior(path: str | Path, posterior: Posterior, metadata: Mapping[str, Any] | None = None) -> None:
-    """Write a posterior in place of `path`, with JSON `metadata`."""
+    """Write a posterior over networks of any kind in place of `path`.
+
+    Args:
+        path: The file.
+        posterior: Its networks may be any tree that JAX accepts (see `save_tree`).
+        metadata: Kept beside it, as JSON.
+    """
+    # A posterior must come back whole, whoever reads it.
+    static_fields(posterior)
     save_tree(path, posterior, {FIELD: type(posterior).__name__, "user": dict(metadata or {})})
 
 
 def load_posterior(
-    path: str | Path, *, sharding: Any = None, classes: Iterable[type] = ()
+    path: str | Path, like: Any = None, *, sharding: Any = None, classes: Iterable[type] = ()
 ) -> tuple[Any, dict[str, Any]]:
     """The posterior and the metadata that `save_posterior` wrote.
 
-    The file may come from another device layout: arrays go to `sharding`, by default to the default device.
-    `classes` are posteriors besides those of `symbnn.posteriors`.
+    The networks of the posterior are nested dicts, lists and tuples; with `like`, trees of its class.
+
+    Args:
+        path: The file.
+        like: A network of the class that is wanted: an Equinox or nnx module (which gives an `nnx.State`), or
+            any tree of arrays or shapes with the same leaf names. Of a module only the arrays come back.
+        sharding: Where arrays go, by default the default device; the file may come from another layout.
+        classes: Posteriors besides those of `symbnn.posteriors`.
     """
     path = Path(path)
     known = {cls.__name__: cls for cls in (*KNOWN, *classes)}
@@ -49,4 +65,4 @@ def load_posterior(
     posterior, stored = load_tree(path, sharding=sharding, classes=known.values())
     if not isinstance(stored.get("user"), dict):
         raise problem(path, expected="metadata", found=repr(stored)[:100], advice="save the posterior again")
-    return posterior, stored["user"]
+    return (posterior if like is None else in_class_of(path, like, posterior)), stored["user"]

@@ -23,7 +23,8 @@ from symbnn import tree as named
 from symbnn.io.files import ArtefactError, ForeignFileError, explaining, parse_json, problem, replacing
 from symbnn.io.structure import array_nodes, describe, rebuild
 
-FORMAT = 1
+FORMAT = 2
+READABLE = (1, 2)
 KINDS = ("jax", "numpy", "key")
 SUMMARY = {"dtype", "shape", "sha256"}
 ADVICE = "the file is damaged: delete it and run the stage that made it again"
@@ -34,7 +35,11 @@ DTYPES = (
 
 
 def save_tree(path: str | Path, tree: Any, metadata: Mapping[str, Any] | None = None) -> None:
-    """Write a tree of arrays, keys, numbers and strings, with JSON `metadata`, in place of `path`."""
+    """Write a tree of arrays, keys, numbers and strings, with JSON `metadata`, in place of `path`.
+
+    Containers may be all that JAX takes for one: dicts, lists, tuples, named tuples, registered classes,
+    modules of Equinox without functions among their leaves (`eqx.filter`), a state of nnx.
+    """
     path = Path(path)
     node, arrays = describe(tree)
     for name, array in arrays.items():
@@ -64,7 +69,8 @@ def load_tree(
 
     Leaves come back as what they were (JAX, NumPy, typed key), JAX ones on `sharding` (a device or sharding;
     default: the default device). Containers come back as dict, list and tuple, and as any of `classes`; or as
-    in the tree `like`, whose leaf names, shapes and dtypes must then be those of the file.
+    in the tree `like`, whose leaf names must then be those of the file, with the same shapes and dtypes.
+    Leaves of `like` that are no arrays, and not in the file, stay as they are there.
     """
     path = Path(path)
     with _opened(path) as file:
@@ -121,8 +127,9 @@ def _description(path: Path, file: Any) -> tuple[dict[str, Any], dict[str, Any]]
     with explaining(path, "the description of a tree", ADVICE):
         description = parse_json(text)
         found = f"format {description['format']} of symbnn {description['versions']['symbnn']}"
-        if description["format"] != FORMAT:
-            raise problem(path, expected=f"format {FORMAT}", found=found, advice="read it with that version")
+        if description["format"] not in READABLE:
+            expected = f"format {' or '.join(map(str, READABLE))}"
+            raise problem(path, expected=expected, found=found, advice="read it with that version")
         nodes = array_nodes(description["tree"])
         is_known = all(node["kind"] in KINDS for node in nodes.values())
         is_summed = all(summary.keys() == SUMMARY for summary in description["arrays"].values())
@@ -164,14 +171,35 @@ def _restore(path: Path, name: str, node: dict[str, Any], array: np.ndarray, sha
 
 def _in_form(path: Path, like: Any, tree: Any) -> Any:
     wanted, found = named.named_leaves(like), named.named_leaves(tree)
-    if wanted.keys() != found.keys():
-        missing, unknown = sorted(wanted.keys() - found.keys()), sorted(found.keys() - wanted.keys())
-        raise ArtefactError(f"{path}: leaves of `like` not in the file {missing}, only in the file {unknown}")
+    missing = [name for name, leaf in wanted.items() if name not in found and is_array(leaf)]
+    refuse_other_names(path, missing, [name for name in found if name not in wanted])
     for name, leaf in wanted.items():
-        signature = [(jax.numpy.shape(each), jax.dtypes.result_type(each)) for each in (leaf, found[name])]
-        if signature[0] != signature[1]:
-            raise ArtefactError(f"{path}: leaf {name!r} is {signature[1]}; expected {signature[0]}")
-    return named.map_named(lambda name, _: found[name], like)
+        if is_array(leaf) and _signature(leaf) != _signature(found[name]):
+            raise ArtefactError(
+                f"{path}: leaf {name!r} is {_signature(found[name])}; expected {_signature(leaf)}"
+            )
+    return named.map_named(lambda name, leaf: found.get(name, leaf), like)
+
+
+def is_array(leaf: Any) -> bool:
+    """Whether a leaf of `like` is an array, or the shape of one."""
+    return hasattr(leaf, "shape") and hasattr(leaf, "dtype")
+
+
+def refuse_other_names(path: Path, missing: list[str], unknown: list[str]) -> None:
+    """`ArtefactError` if `like` has leaves that the file lacks, or the other way round."""
+    if missing or unknown:
+        raise ArtefactError(
+            f"{path}: leaves of `like` not in the file {_few(missing)}, only in the file {_few(unknown)}"
+        )
+
+
+def _few(names: list[str]) -> str:
+    return f"{names[:3]}" + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _signature(leaf: Any) -> tuple[Any, ...]:
+    return (leaf.shape, leaf.dtype) if is_array(leaf) else ((), type(leaf).__name__)
 
 
 def _damaged(path: Path, expected: str, found: str) -> ArtefactError:

@@ -1,10 +1,10 @@
-"""Networks. Flax lives only here."""
+"""Networks: ours, and with `wrap` those of any JAX library. Flax lives only here."""
 
 from collections.abc import Callable
 from typing import Any
 
 from symbnn import names
-from symbnn.models.base import Model, from_module, in_training
+from symbnn.models.base import Model, in_training
 from symbnn.models.convnets import lenet, optunet
 from symbnn.models.filter_response import resnet20_frn
 from symbnn.models.layers import ACTIVATIONS
@@ -12,6 +12,7 @@ from symbnn.models.mlp import mlp
 from symbnn.models.residual import resnet18, resnet50
 from symbnn.models.transformer import vit, vit_b16
 from symbnn.models.wide import wrn28_10
+from symbnn.models.wrapping.wrap import from_module, wrap
 
 CONSTRUCTORS: dict[str, Callable[..., Model]] = {
     constructor.__name__: constructor
@@ -39,5 +40,6 @@ __all__ = [
     "resnet50",
     "vit",
     "vit_b16",
+    "wrap",
     "wrn28_10",
 ]

@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from symbnn.models.base import Model, from_module
+from symbnn.models.base import Model
 from symbnn.models.layers import activation as activation_named
 from symbnn.models.layers import check_image, convolution, dense, scaled
+from symbnn.models.wrapping.wrap import from_module
 
 
 class FilterResponseNorm(nn.Module):

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 import jax
 from flax import linen as nn
 
-from symbnn.models.base import Model, from_module
+from symbnn.models.base import Model
 from symbnn.models.layers import activation as activation_named
 from symbnn.models.layers import check_dropout, dense
+from symbnn.models.wrapping.wrap import from_module
 
 
 class MLP(nn.Module):

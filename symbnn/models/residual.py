@@ -9,8 +9,9 @@ from typing import Literal
 import jax
 from flax import linen as nn
 
-from symbnn.models.base import Model, from_module
+from symbnn.models.base import Model
 from symbnn.models.layers import batch_norm, check_image, convolution, dense, scaled
+from symbnn.models.wrapping.wrap import from_module
 
 Stem = Literal["cifar", "imagenet"]
 STAGE_CHANNELS = (64, 128, 256, 512)

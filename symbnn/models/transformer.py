@@ -4,8 +4,9 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from symbnn.models.base import Model, from_module
+from symbnn.models.base import Model
 from symbnn.models.layers import activation, check_dropout, check_image
+from symbnn.models.wrapping.wrap import from_module
 
 # The original code, torchvision and timm agree on this value, which is not Flax's default.
 LAYER_NORM_EPSILON = 1e-6

@@ -3,8 +3,9 @@
 import jax
 from flax import linen as nn
 
-from symbnn.models.base import Model, from_module
+from symbnn.models.base import Model
 from symbnn.models.layers import batch_norm, check_dropout, check_image, convolution, dense, scaled
+from symbnn.models.wrapping.wrap import from_module
 
 
 class WideBlock(nn.Module):

@@ -22,19 +22,18 @@ from jaxtyping import Array, Float
 
 from symbnn import keys, tree
 from symbnn.density import Batch, Target
-from symbnn.inference import Checkpoint, ProgressCallback, Recipe
+from symbnn.inference import Checkpoint, Recipe, ShowProgress
 from symbnn.inference.training.epochs import Loss, fetch
 from symbnn.inference.training.train import (
     NetworkLoss,
     Problem,
     Trained,
-    join_statistics,
     problem_of,
-    split_statistics,
     train,
     warn_nonfinite,
 )
 from symbnn.models import in_training
+from symbnn.models.base import join_statistics, split_statistics
 from symbnn.names import lookup
 from symbnn.posteriors import DiagonalGaussian
 from symbnn.sharing.layout import Layout, flatten, insert, is_kernel, layout_of
@@ -124,13 +123,13 @@ def pretrain(
     *,
     initial: Params | None = None,
     wrap: Wrap | None = None,
-    progress: ProgressCallback | None = None,
+    progress: ShowProgress = "auto",
     checkpoint: Checkpoint | None = None,
 ) -> tuple[Params, Array]:
     """Stage 0: one deterministic network by MAP training, with the loss of every epoch.
 
     `initial` is where it starts, by default the model's initialisation. `key`, `target`, `recipe`, `wrap`,
-    `progress` and `checkpoint` are those of `train_stochastic`.
+    `progress` (`"auto"`: a bar where somebody watches) and `checkpoint` are those of `train_stochastic`.
     """
     recipe.check_data(target.num_data)
     start = target.model.init(keys.named(key, "init")) if initial is None else initial
@@ -156,7 +155,7 @@ def train_stochastic(
     prior_std: float = 0.1,
     select: Callable[[str], bool] = is_kernel,
     wrap: Wrap | None = None,
-    progress: ProgressCallback | None = None,
+    progress: ShowProgress = "auto",
     checkpoint: Checkpoint | None = None,
 ) -> Stochastic:
     """Stage 1: a mean and a standard deviation for every weight that may be shared.
@@ -173,7 +172,7 @@ def train_stochastic(
         prior_std: Of the prior, a Gaussian about zero.
         select: Which leaves, by name, may be shared; by default kernels.
         wrap: Changes the loss, for instance by augmenting its batches.
-        progress: Called by the host after every jitted chunk of epochs.
+        progress: As for every method of `inference`: `"auto"`, a callable, a tuple of such, or None.
         checkpoint: Where the state is kept (`io.TrainingStore(directory)`): a stopped training goes on.
     """
     recipe.check_data(target.num_data)
@@ -238,7 +237,7 @@ def train_one(
     weights: Params,
     statistics: Params,
     wrap: Wrap | None,
-    progress: ProgressCallback | None,
+    progress: ShowProgress,
     checkpoint: Checkpoint | None,
     stage: str,
 ) -> Trained:

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 
 from symbnn import keys, tree
 from symbnn.density import Batch, Target, has_batch_statistics
-from symbnn.inference import Checkpoint, ProgressCallback, Recipe
+from symbnn.inference import Checkpoint, Recipe, ShowProgress
 from symbnn.inference.training.train import Problem, problem_of
 from symbnn.models import in_training
 from symbnn.sharing.layout import insert
@@ -85,7 +85,7 @@ def train_shared(
     scale_speed: float = 30.0,
     train_fixed: bool = False,
     wrap: Wrap | None = None,
-    progress: ProgressCallback | None = None,
+    progress: ShowProgress = "auto",
     checkpoint: Checkpoint | None = None,
 ) -> TrainedSharing:
     """Stage 3: components and outliers trained together.
@@ -100,7 +100,7 @@ def train_shared(
         scale_speed: How much faster than the means the standard deviations are trained.
         train_fixed: Whether biases and normalisation parameters are trained as well.
         wrap: Changes the loss, for instance by augmenting its batches.
-        progress: Called by the host after every jitted chunk of epochs.
+        progress: As for every method of `inference`: `"auto"`, a callable, a tuple of such, or None.
         checkpoint: Where the state is kept (`io.TrainingStore(directory)`): a stopped training goes on.
     """
     objective = Objective() if objective is None else objective

@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.harness.style import GREY, PALETTE, new_figure
 from symbnn import density, evaluate, models, symmetry
+from symbnn.plot.style import GREY, PALETTE, new_figure
 from tests.bench import Row
 from tests.bench.bench_evaluate import seconds
 from tests.bench.bench_inference import in_process, network

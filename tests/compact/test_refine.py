@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from symbnn import compact, evaluate, models, symmetry
 from symbnn.inference.training.epochs import scan_epochs
 from symbnn.models import Model
-from symbnn.posteriors import DiagonalGaussian
+from symbnn.posteriors import DiagonalGaussian, Empirical
 
 KEY = jax.random.key(0)
 MODEL = models.mlp((3,), 4, hidden=(5,))
@@ -195,3 +195,16 @@ def test_nothing_cannot_be_mixed_up():
         compact.mixed_up(KEY, jnp.zeros((0, 2)), 5)
     with pytest.raises(ValueError, match="num must be a whole number"):
         compact.mixed_up(KEY, jnp.zeros((4, 2)), 0)
+
+
+def test_refine_says_what_it_starts_from():
+    networks = jax.tree.map(lambda leaf: jnp.stack([leaf] * 3), MODEL.init(KEY))
+    with pytest.raises(
+        ValueError, match=r"refine starts from a DiagonalGaussian, not from Empirical; fit one"
+    ):
+        compact.refine(Empirical(networks), MODEL, INPUTS, PROBS, KEY)
+    still_stacked = DiagonalGaussian(networks, networks)
+    with pytest.raises(
+        ValueError, match=r"posterior\.mean: leaf 'hidden0?/bias' has shape \(3, 5\); expected"
+    ):
+        compact.refine(still_stacked, MODEL, INPUTS, PROBS, KEY)

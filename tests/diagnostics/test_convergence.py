@@ -1,11 +1,14 @@
 """R-hat and ESS against ArviZ, and their value where there is no variance."""
 
+import importlib.util
+
 import arviz
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from symbnn import diagnostics
+from symbnn.diagnostics import convergence
 
 
 def autoregressive(chains: int, draws: int, quantities: int, rho: float, seed: int) -> np.ndarray:
@@ -68,3 +71,12 @@ def test_a_quantity_with_a_draw_that_is_not_finite_has_no_statistics(statistic, 
     draws[:, :, 1] = bad
     values = getattr(diagnostics, statistic)(jnp.asarray(draws, jnp.float32))
     assert np.isnan(values).tolist() == [True, True, False]
+
+
+def test_draws_for_rhat_have_three_axes():
+    """Loaded from its file: in tests, imported modules check all shapes by themselves."""
+    spec = importlib.util.spec_from_file_location("unchecked_convergence", convergence.__file__)
+    unchecked = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(unchecked)
+    with pytest.raises(ValueError, match=r"draws must be \(chains, draws, quantities\); got shape \(8, 3\)"):
+        unchecked.rank_rhat(jnp.ones((8, 3)))

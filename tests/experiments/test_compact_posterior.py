@@ -39,7 +39,7 @@ def test_held_out_images_are_in_no_fit():
 def test_too_many_held_out_images_are_named():
     problem = perceptron(debug_config("compact_posterior"))
     samples = tree.stack([problem.model.init(KEY)])
-    with pytest.raises(ValueError, match=r"at most 190 of 200 training images.*got 191"):
+    with pytest.raises(ValueError, match=r"at most 190 of 200 training examples.*got 191"):
         refined.split_images(problem, Refinement(num_validation=191, batch_size=20), samples)
 
 

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from PIL import Image
@@ -29,7 +30,7 @@ import configs
 from experiments.harness import cli
 from symbnn import data, io, sharing
 from symbnn.data.folders import tiny_imagenet_val
-from symbnn.posteriors import DiagonalGaussian
+from symbnn.posteriors import Empirical
 from tests.faults import Fault
 from tests.faults.faults_files import NUM_DAMAGES, Reader, attempt, tried
 from tests.io.test_zoo import DESCRIPTION, HOSTILE, MODEL, archive, good
@@ -55,8 +56,16 @@ def faults() -> Iterator[Fault]:
 
 def _forgeries(folder: Path) -> tuple[Reader, list[Path]]:
     path = folder / "posterior.safetensors"
-    io.save_posterior(path, DiagonalGaussian({"w": jnp.ones(5)}, {"w": jnp.ones(5)}), {"note": "a"})
-    return lambda: (io.load_posterior(path), io.load_tree(path), io.read_metadata(path)), [path]
+    network = {0: (jnp.ones(5),), 1: [jnp.ones(2)]}
+    io.save_posterior(path, Empirical(jax.tree.map(lambda leaf: leaf[None], network)), {"note": "a"})
+
+    def read() -> None:
+        io.load_posterior(path)
+        io.load_posterior(path, network)
+        io.load_tree(path)
+        io.read_metadata(path)
+
+    return read, [path]
 
 
 def _forged(content: bytes, source: random.Random) -> bytes:
@@ -90,8 +99,6 @@ def _shared(folder: Path) -> tuple[Reader, list[Path]]:
 
 
 def _networks() -> Any:
-    import jax
-
     shapes = jax.eval_shape(MODEL.init, jax.random.key(0))
     return jax.tree.map(lambda leaf: RANDOM.normal(size=(10, *leaf.shape)).astype(np.float32), shapes)
 

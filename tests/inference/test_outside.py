@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from symbnn import density, inference, io, tree
+from symbnn import density, inference, io, models, symmetry, tree
 from symbnn.inference import Info, Kernel, PositionState, Run
 from symbnn.inference.chains import adaptation, driver
 from symbnn.inference.hmc import build_kernel as hmc_kernel
@@ -195,3 +195,82 @@ def test_multimode_takes_a_function():
     fit = inference.multimode(stay, members=members)(KEY, target)
     jax.tree.map(np.testing.assert_array_equal, fit.posterior.samples, members)
     np.testing.assert_array_equal(fit.diagnostics["tries"], [1, 1, 1])
+
+
+def test_multimode_takes_members_that_a_posterior_keeps_and_diagnostics_of_any_shape():
+    target = density.target(*small_network())
+    members = jax.vmap(target.init)(jax.random.split(KEY, 3))
+
+    def stay(key, target):
+        network = target.init(key)
+        known = {"path": np.ones(int(10 * abs(network["out"]["bias"][0]))), "note": "ok", "tree": {"a": 1.0}}
+        return inference.Fit(Empirical.from_chains(tree.stack([tree.stack([network] * 4)] * 2)), known)
+
+    for given in (Empirical(members), inference.Fit(Empirical(members), {}), members):
+        fit = inference.multimode(stay, members=given)(KEY, target)
+        assert fit.posterior.num_chains == 6
+        jax.tree.map(
+            lambda found, expected: np.testing.assert_array_equal(found, np.repeat(expected, 8, axis=0)),
+            fit.posterior.samples,
+            members,
+        )
+    assert [len(path) for path in fit.diagnostics["path"]] == [
+        int(10 * abs(bias)) for bias in members["out"]["bias"][:, 0]
+    ]
+    np.testing.assert_array_equal(fit.diagnostics["tree"]["a"], np.ones(3))
+    assert list(fit.diagnostics["note"]) == ["ok"] * 3
+
+
+class Foreign:
+    """A posterior that JAX does not know as a tree."""
+
+    def sample(self, key, num):
+        raise AssertionError
+
+    def log_prob(self, params):
+        raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        (lambda samples: samples, r"must return an inference\.Fit\(posterior, diagnostics\); got a dict"),
+        (lambda samples: inference.Fit(samples, {}), "multimode joins posteriors .* got a dict"),
+        (lambda samples: inference.Fit(Foreign(), {}), "multimode joins posteriors .* got a Foreign"),
+    ],
+)
+def test_multimode_says_what_a_method_must_return(result, message):
+    target = density.target(*small_network())
+    members = jax.vmap(target.init)(jax.random.split(KEY, 2))
+    with pytest.raises(ValueError, match=message):
+        inference.multimode(lambda key, target: result(tree.stack([target.init(key)])), members=members)(
+            KEY, target
+        )
+
+
+@pytest.mark.parametrize("extra", [lambda leaf: leaf[None], lambda leaf: leaf[:, None]])
+def test_multimode_refuses_members_with_chains_and_draws(extra):
+    target = density.target(*small_network())
+    members = jax.tree.map(extra, jax.vmap(target.init)(jax.random.split(KEY, 2)))
+    method = inference.laplace(pretrain_epochs=0)
+    with pytest.raises(ValueError, match=r"posteriors\.Empirical\.from_chains\(samples\)"):
+        inference.multimode(method, members=members)(KEY, target)
+
+
+def test_an_ensemble_of_one_layer_is_no_chains():
+    """Weights (outputs, inputs) and biases (outputs,): every leaf begins with the members and the outputs."""
+
+    def apply(params, inputs):
+        return inputs @ params["weight"].T + params["bias"]
+
+    def init(key):
+        return {"weight": jax.random.normal(key, (5, 3)), "bias": jnp.zeros(5)}
+
+    spec = symmetry.from_axes({}, jax.eval_shape(init, KEY))
+    inputs = np.asarray(jax.random.normal(KEY, (20, 3)))
+    data = density.Batch(inputs, np.arange(20, dtype=np.int32) % 5)
+    target = density.target(models.Model(init, apply, spec), data)
+    fit = inference.ensemble(num_members=2, epochs=1, batch_size=10)(KEY, target)
+    assert fit.posterior.num_chains == 2
+    drawn = inference.hmc(**SETTINGS, num_samples=1, num_burnin=0, step_size=0.01, num_steps=1)(KEY, target)
+    assert drawn.posterior.by_chain()["weight"].shape == (2, 1, 5, 3)

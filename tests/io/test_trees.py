@@ -89,7 +89,7 @@ def test_own_containers_come_back_through_a_template_or_by_class(tmp_path):
     ("tree", "message"),
     [
         ({"a": object()}, "'a' is a object"),
-        ({"a": {1: jnp.ones(1)}}, "'a' has the key 1"),
+        ({"a": {1: jnp.ones(1), "1": {"b": jnp.ones(1)}}}, "'a' has two keys of one name"),
         ({"a/b": jnp.ones(1), "a": {"b": jnp.ones(1)}}, "two leaves are called 'a/b'"),
         ({"a": np.ones(1, np.complex128)}, "'a' has dtype complex128"),
         ({"a": np.asarray(["x"])}, "'a' has dtype str"),

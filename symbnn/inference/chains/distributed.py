@@ -72,8 +72,7 @@ def gather(fit: Fit) -> Fit:
     def ordered(array: Any) -> np.ndarray:
         return _all(np.asarray(array))[order]
 
-    by_chain = jax.tree.map(ordered, fit.posterior.by_chain())
-    samples = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), by_chain)
+    posterior = Empirical.from_chains(jax.tree.map(ordered, fit.posterior.by_chain()))
     diagnostics: dict[str, Any] = {
         name: ordered(value) if name in report.PER_CHAIN else value for name, value in fit.diagnostics.items()
     }
@@ -81,7 +80,7 @@ def gather(fit: Fit) -> Fit:
         diagnostics["predictions"] = _mean(diagnostics["predictions"], len(fit.diagnostics["chains"]))
     if "verdict" in diagnostics:
         diagnostics["verdict"] = _join_verdicts(diagnostics["verdict"])
-    return Fit(Empirical(samples, num_chains=len(order)), diagnostics)
+    return Fit(posterior, diagnostics)
 
 
 def _forget_backend() -> None:

@@ -4,6 +4,7 @@ The key of transition t of chain c is derived from (key, c, t), so a chunk needs
 after the chunk before it: a missing or damaged chunk is computed again, bit for bit, and no other.
 """
 
+import contextlib
 import time
 import warnings
 from dataclasses import replace
@@ -15,7 +16,7 @@ import numpy as np
 
 from symbnn import tree
 from symbnn.density import LogDensity, Target, refuse_batch_statistics, require_network
-from symbnn.inference.base import Chunk, Fit, MemberStart, Progress
+from symbnn.inference.base import Chunk, Fit, MemberStart, ProgressCallback
 from symbnn.inference.chains import distributed, placement, programs, report
 from symbnn.inference.chains.adaptation import Tuner
 from symbnn.inference.chains.kernels import Kernel
@@ -28,11 +29,12 @@ from symbnn.inference.chains.settings import (
     num_draws,
     works,
 )
+from symbnn.inference.progress import reporting
 from symbnn.inference.storage import (
     Stored,
     fingerprint,
     flatten,
-    join_draws,
+    join,
     program_checksum,
     read_whole,
     unflatten,
@@ -50,6 +52,7 @@ class Session(NamedTuple):
     shard: placement.Shard
     key_data: np.ndarray
     begun: float
+    tell: ProgressCallback | None
 
 
 def run(
@@ -94,7 +97,9 @@ def run(
     compiled = programs.build(target, kernel, tuner, plan, settings, key_impl=jax.random.key_impl(key))
     shard = placement.place_data(plan, target.data if programs.has_data_parts(target) else None)
     key_data = np.asarray(jax.random.key_data(key))
-    return _loop(Session(settings, plan, compiled, shard, key_data, time.perf_counter()), shapes)
+    with reporting(settings.progress) as tell:
+        session = Session(settings, plan, compiled, shard, key_data, time.perf_counter(), tell)
+        return _loop(session, shapes)
 
 
 def _check_target(settings: Run, target: Target) -> None:
@@ -129,10 +134,13 @@ def _loop(session: Session, shapes: Any) -> Fit:
     damaged: list[str] = []
     step_size = np.zeros(0)
     chunk: Chunk = {}
+    is_first = True
     for index, work in enumerate(todo):
         found = _read(session, index, work, damaged)
         if found is None:
-            state, chunk = _compute(session, state, work)
+            with report.noting_first(work, index) if is_first else contextlib.nullcontext():
+                state, chunk = _compute(session, state, work)
+            is_first = False
             if session.settings.sink is not None:
                 session.settings.sink.write(index, chunk)
         else:
@@ -144,7 +152,10 @@ def _loop(session: Session, shapes: Any) -> Fit:
             log_densities.append(chunk["info/log_density"])
         everything = report.add(tallies["burn-in"] + tallies["sampling"])
         report.require_progress(everything, step_size, is_last=index == len(todo) - 1)
-        _tell(session, work, chunk)
+        report.log_chunk(session.settings, work, tallies, step_size, placement.local_chains(session.plan))
+        if session.tell is not None:
+            seconds = time.perf_counter() - session.begun
+            session.tell(report.event(session.settings, work, chunk, seconds, replayed=found is not None))
     extra = {
         "num_gradients": everything.gradients.astype(int),
         "log_density": np.concatenate(log_densities, axis=1),
@@ -224,7 +235,7 @@ def _fit(session: Session, kept: list[Any], last: Chunk, diagnostics: dict[str, 
     settings = session.settings
     num_here = len(diagnostics["chains"])
     if settings.storage.collect == "samples":
-        return Fit(Empirical(join_draws(kept), num_chains=num_here), diagnostics)
+        return Fit(jax.tree.map(jnp.asarray, Empirical.from_chains(join(kept))), diagnostics)
     if settings.storage.collect == "stored":
         assert settings.sink is not None
         indices = tuple(i for i, work in enumerate(works(settings)) if work.stage == "sampling")
@@ -232,24 +243,6 @@ def _fit(session: Session, kept: list[Any], last: Chunk, diagnostics: dict[str, 
         template = jax.tree.map(lambda s: jax.ShapeDtypeStruct(s.shape, dtype or s.dtype), shapes)
         return Fit(Stored(settings.sink, template, indices, num_here, settings.num_samples), diagnostics)
     mean = sum(kept) / (num_here * settings.num_samples)
-    final = jax.tree.map(jnp.asarray, unflatten("state/sampler/position", last, shapes))
-    return Fit(Empirical(final, num_chains=num_here), {**diagnostics, "predictions": mean.astype(np.float32)})
-
-
-def _tell(session: Session, work: Work, chunk: Chunk) -> None:
-    settings = session.settings
-    if settings.progress is None:
-        return
-    if work.stage == "burn-in":
-        done, total = work.stop, settings.num_burnin
-    else:
-        done, total = (work.stop - settings.num_burnin) // settings.thinning, settings.num_samples
-    tally = report.tally_of(chunk)
-    statistics = {
-        "acceptance": float(tally.acceptance.sum() / tally.transitions.sum()),
-        "divergences": float(tally.divergences.sum()),
-        "log_density": float(np.mean(chunk["info/log_density"])),
-        "step_size": float(np.mean(chunk["state/tuning/step_size"])),
-        "seconds": time.perf_counter() - session.begun,
-    }
-    settings.progress(Progress(work.stage, done, total, statistics))
+    final = jax.tree.map(lambda leaf: leaf[:, None], unflatten("state/sampler/position", last, shapes))
+    posterior = jax.tree.map(jnp.asarray, Empirical.from_chains(final))
+    return Fit(posterior, {**diagnostics, "predictions": mean.astype(np.float32)})

@@ -1,11 +1,14 @@
 """What a run says about itself: totals per chain, a verdict in words, and an error when nothing moves."""
 
-from collections.abc import Sequence
+import contextlib
+import logging
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from symbnn.inference.base import Chunk
+from symbnn.inference.base import Chunk, Progress, noting_compilation
+from symbnn.inference.chains.settings import Run, Work
 
 LOW_ACCEPTANCE = 0.1
 MANY_DIVERGENCES = 0.01
@@ -22,6 +25,9 @@ PER_CHAIN = (
     "log_density",
 )
 """Diagnostics with one row per chain."""
+
+
+logger = logging.getLogger(__name__)
 
 
 class SamplingError(RuntimeError):
@@ -46,6 +52,47 @@ def tally_of(chunk: Chunk) -> Tally:
 def add(tallies: Sequence[Tally]) -> Tally:
     """Totals of several chunks."""
     return Tally(*(np.sum(parts, axis=0) for parts in zip(*tallies, strict=True)))
+
+
+def event(settings: Run, work: Work, chunk: Chunk, seconds: float, *, replayed: bool) -> Progress:
+    """What is reported of a chunk, `seconds` after the start of the run."""
+    if work.stage == "burn-in":
+        done, total = work.stop, settings.num_burnin
+    else:
+        done, total = (work.stop - settings.num_burnin) // settings.thinning, settings.num_samples
+    tally = tally_of(chunk)
+    statistics = {
+        "acceptance": float(tally.acceptance.sum() / tally.transitions.sum()),
+        "divergences": float(tally.divergences.sum()),
+        "log_density": float(np.mean(chunk["info/log_density"])),
+        "step_size": float(np.mean(chunk["state/tuning/step_size"])),
+        "seconds": seconds,
+    }
+    return Progress(work.stage, done, total, statistics, replayed)
+
+
+@contextlib.contextmanager
+def noting_first(work: Work, index: int) -> Iterator[None]:
+    """Around the first chunk that is computed: log where a stopped run goes on, and a slow compilation."""
+    if index:
+        logger.info("%s: goes on with chunk %d; those before it were read back", work.stage, index)
+    with noting_compilation(logger, work.stage):
+        yield
+
+
+def log_chunk(
+    settings: Run, work: Work, tallies: dict[str, list[Tally]], step_size: np.ndarray, chains: np.ndarray
+) -> None:
+    """Log divergences among the draws (in the burn-in they are part of the search), and what was adapted."""
+    tally = tallies[work.stage][-1]
+    if work.stage == "sampling" and tally.divergences.any():
+        diverged, all_of_them = int(tally.divergences.sum()), int(tally.transitions.sum())
+        where = chains[tally.divergences > 0].tolist()
+        logger.warning("sampling: %d of %d transitions diverged, of chains %s", diverged, all_of_them, where)
+    if work.stop == settings.num_burnin:
+        whole, span = add(tallies["burn-in"]), f"{step_size.min():.3g} to {step_size.max():.3g}"
+        acceptance = whole.acceptance.sum() / whole.transitions.sum()
+        logger.info("burn-in: ended with step size %s, acceptance %.2f", span, acceptance)
 
 
 def require_progress(total: Tally, step_size: np.ndarray, *, is_last: bool) -> None:

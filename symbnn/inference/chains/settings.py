@@ -13,8 +13,9 @@ import jax
 
 from symbnn import tree
 from symbnn.density import Target
-from symbnn.inference.base import ProgressCallback, Sink, check_count, documented
+from symbnn.inference.base import Sink, check_count, documented
 from symbnn.inference.chains.placement import EVERYWHERE, Layout, Placement, local_chains
+from symbnn.inference.progress import WORDS, ShowProgress
 from symbnn.inference.storage import IN_MEMORY, Storage, check_storage, checksum
 from symbnn.types import Samples
 
@@ -30,10 +31,10 @@ SHARED = """num_chains: Chains, each with its own start.
         chunk_size: Draws per compiled chunk, so per report and per stored file; None is half a minute's.
         placement: Which devices the chains run on, and whether they share one chain's data.
         storage: What becomes of the draws: kept in memory, left in the sink, or averaged into predictions.
-        progress: Called by the host after every chunk.
+        (progress)
         sink: Where chunks are kept (`io.ChunkStore(directory)`), from which a stopped run goes on.
 
-    Diagnostics are those of `inference.driver.run`."""
+    Diagnostics are those of `inference.driver.run`.""".replace("(progress)", WORDS)
 
 
 sampler = documented("(settings of all samplers)", SHARED)
@@ -57,7 +58,7 @@ class Run:
     initial: Samples | None = None
     placement: Placement = EVERYWHERE
     storage: Storage = IN_MEMORY
-    progress: ProgressCallback | None = None
+    progress: ShowProgress = "auto"
     sink: Sink | None = None
 
     @classmethod

@@ -8,6 +8,7 @@ import numpy as np
 import optax
 
 from symbnn.inference.base import check_count, documented
+from symbnn.inference.progress import WORDS
 from symbnn.inference.storage import program_checksum
 from symbnn.types import Params
 
@@ -19,9 +20,9 @@ SHARED = """batch_size: Examples per step; the last, incomplete minibatch of an 
             collects. Make it once: a new object compiles anew.
         initial: Where training starts (for `ensemble`, one start per member); None is the model's own
             initialisation.
-        progress: Called by the host after every chunk of epochs.
+        (progress)
         checkpoint: Where the state is kept (`io.TrainingStore(directory)`), so that a training that was
-            stopped goes on with the same result."""
+            stopped goes on with the same result.""".replace("(progress)", WORDS)
 
 trainer = documented("(settings of all trainings)", SHARED)
 """Decorates a method whose docstring lists the settings that all methods that train share."""

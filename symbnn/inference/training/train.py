@@ -7,6 +7,8 @@ network whichever members train beside it. The last, incomplete minibatch of a s
 Losses and recipes are hashable descriptions, static to jit: fitting the same network again compiles nothing.
 """
 
+import contextlib
+import logging
 import math
 import warnings
 from dataclasses import dataclass
@@ -18,8 +20,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from symbnn import tree
-from symbnn.density import Batch, Target, has_batch_statistics, require_network
-from symbnn.inference.base import Checkpoint, Progress, ProgressCallback
+from symbnn.density import Batch, Target, require_network
+from symbnn.inference.base import Checkpoint, Progress, noting_compilation
+from symbnn.inference.progress import ShowProgress, reporting
 from symbnn.inference.training.epochs import (
     Loss,
     Training,
@@ -31,7 +34,10 @@ from symbnn.inference.training.epochs import (
 from symbnn.inference.training.recipe import Recipe
 from symbnn.inference.training.resume import open_slot
 from symbnn.models import in_training
+from symbnn.models.base import join_statistics, split_statistics
 from symbnn.types import Key, Params, Samples
+
+logger = logging.getLogger(__name__)
 
 
 class Problem(NamedTuple):
@@ -73,18 +79,6 @@ def problem_of(target: Target) -> Problem:
     return Problem(target.model, target.likelihood, target.prior, target.num_data, target.temperature)
 
 
-def split_statistics(params: Params) -> tuple[Params, Params]:
-    """(weights, running statistics); the statistics are an empty dict for a net that keeps none."""
-    if has_batch_statistics(params):
-        return params["params"], params["batch_stats"]
-    return params, {}
-
-
-def join_statistics(weights: Params, statistics: Params) -> Params:
-    """The inverse of `split_statistics`."""
-    return {"params": weights, "batch_stats": statistics} if statistics else weights
-
-
 @dataclass(frozen=True)
 class NetworkLoss:
     """Mean negative log-likelihood of a minibatch in training mode, minus log-prior / N if `with_prior`."""
@@ -112,7 +106,7 @@ def train(
     statistics: Params,
     data: Batch,
     *,
-    progress: ProgressCallback | None = None,
+    progress: ShowProgress = None,
     checkpoint: Checkpoint | None = None,
     slot: str | None = None,
     snapshots: tuple[int, ...] = (),
@@ -131,22 +125,35 @@ def train(
     course = kept_in.restore(_Course(state, jnp.zeros((tree.num_samples(weights), 0)), none_yet))
     # Epochs on the host are slow ones, and one by one they come out the same.
     size = 1 if steps_on_host(training, state) else equal_part(recipe.epochs, *snapshots)
-    while (first := course.losses.shape[1]) < recipe.epochs:
-        # Up to the next multiple of a chunk: the other loop may have stopped between two.
-        end = first + size - first % size
-        state, chunk = advance(training, end - first, course.state, first)
-        kept = course.snapshots
-        if end in snapshots:
-            reached = jax.tree.map(lambda leaf: leaf[:, None], (state.weights, state.statistics))
-            kept = jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), kept, reached)
-        course = _Course(state, jnp.concatenate([course.losses, chunk], axis=1), kept)
-        kept_in.keep(end, course)
-        if progress is not None:
-            bad = int(jnp.sum(state.num_nonfinite > 0))
-            statistic = {"loss": float(jnp.mean(chunk[:, -1])), "members_with_nonfinite_loss": float(bad)}
-            progress(Progress(stage, end, recipe.epochs, statistic))
+    if (resumed := course.losses.shape[1]) > 0:
+        logger.info("%s: goes on after epoch %d of %d", stage, resumed, recipe.epochs)
+    with reporting(progress) as tell:
+        while (first := course.losses.shape[1]) < recipe.epochs:
+            # Up to the next multiple of a chunk: the other loop may have stopped between two.
+            end = first + size - first % size
+            with noting_compilation(logger, stage) if first == resumed else contextlib.nullcontext():
+                course = _next(training, course, end, snapshots)
+            kept_in.keep(end, course)
+            if tell is not None:
+                tell(Progress(stage, end, recipe.epochs, _statistics(course)))
     state = course.state
     return Trained(state.weights, state.statistics, course.losses, state.num_nonfinite, course.snapshots)
+
+
+def _next(training: Training, course: _Course, end: int, snapshots: tuple[int, ...]) -> _Course:
+    """The course after epoch `end`."""
+    first = course.losses.shape[1]
+    state, chunk = advance(training, end - first, course.state, first)
+    kept = course.snapshots
+    if end in snapshots:
+        reached = jax.tree.map(lambda leaf: leaf[:, None], (state.weights, state.statistics))
+        kept = jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), kept, reached)
+    return _Course(state, jnp.concatenate([course.losses, chunk], axis=1), kept)
+
+
+def _statistics(course: _Course) -> dict[str, float]:
+    bad = int(jnp.sum(course.state.num_nonfinite > 0))
+    return {"loss": float(jnp.mean(course.losses[:, -1])), "members_with_nonfinite_loss": float(bad)}
 
 
 def pretrain(

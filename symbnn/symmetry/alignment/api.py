@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from symbnn import tree
+from symbnn import chains, tree
 from symbnn.names import lookup
 from symbnn.symmetry.alignment.chain import match_chains
 from symbnn.symmetry.alignment.features import Activations, Apply, Arrays, in_units
@@ -30,7 +30,7 @@ SMALL_GROUP = 64
 
 def align(
     spec: SymmetrySpec,
-    samples: Samples,
+    samples: Any,
     *,
     reference: Params | int | str | None = None,
     method: str = "weights",
@@ -57,7 +57,8 @@ def align(
 
     Args:
         spec: The network's symmetries.
-        samples: Networks, stacked along a first axis of every leaf; with `warm_start`, chain by chain.
+        samples: Networks, stacked along a first axis of every leaf; with `warm_start`, chain by chain. Or an
+            `Empirical`, whose chains the result keeps.
         reference: A network, the index of a sample (default: the first), `"medoid"`, or `"mean"`, which is
             found together with the alignment.
         method: `"weights"`: all weights that touch a unit, one group at a time. `"activations"`: what the
@@ -68,7 +69,7 @@ def align(
         similarity: Of activations: `"correlation"` (default), `"inner_product"` (uncentred), or
             `"contributions"` (activation times outgoing weight).
         warm_start: `"chain"`: draws start from the permutation of an earlier draw of their chain.
-        num_chains: Number of chains in `samples`, for `warm_start` (default: one).
+        num_chains: Chains in `samples`, for `warm_start` (default: those of an `Empirical`, else one).
         precision_weighted: A second pass that weighs by one over the variance of the aligned samples.
         restarts: Further starts, of which the best is kept: first the identity, so that with one restart the
             result is never worse than plain coordinate descent, then random ones in random order. Default:
@@ -79,14 +80,14 @@ def align(
         tolerance: Relative gain of the objective that is worth another look at the neighbouring groups.
         solver: Of the assignments: `"scipy"` on the host, `"optax"` on the device, or `"auto"`, the faster.
     """
-    check_samples(spec, samples)
+    if num_chains is not None and warm_start is None:
+        raise ValueError("num_chains has no effect without warm_start='chain'")
+    samples, num_chains = chains.unpack(samples, num_chains, partial(check_samples, spec))
     restarts = _default_restarts(spec) if restarts is None else restarts
     search = Search(restarts, key, max_sweeps, max_rounds, tolerance, solver)
     _check_settings(search, warm_start)
     if similarity is not None and method in METHODS and method != "activations":
         raise ValueError(f"similarity compares activations; it has no effect with method {method!r}")
-    if num_chains is not None and warm_start is None:
-        raise ValueError("num_chains has no effect without warm_start='chain'")
     similarity = similarity or "correlation"
     way = way_of(method, similarity, precision_weighted)
     whole, spec = spec, spec if _may_mix(method, precision_weighted) else spec.permutations_only()
@@ -113,7 +114,7 @@ def align(
     elements = elements if whole == spec else stacked_elements(whole, found.permutations)
     if strategy == "mean":
         network = jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0).astype(leaf.dtype), moved)
-    return Aligned(moved, elements, network, unit**2 * found.objective, found.converged)
+    return Aligned(moved, elements, network, unit**2 * found.objective, found.converged, num_chains)
 
 
 def _first_match(

@@ -32,6 +32,8 @@ class Aligned(NamedTuple):
     """Agreement with the reference, `(rounds, samples)`; its sum over samples never falls."""
     converged: np.ndarray
     """Which samples could not be improved any more within the given number of rounds."""
+    num_chains: int | None = None
+    """Chains that the samples come from, if that is known: so the result can be given as samples itself."""
 
 
 def check_samples(spec: SymmetrySpec, samples: Samples) -> None:

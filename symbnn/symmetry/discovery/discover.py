@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from symbnn import tree
+from symbnn import frameworks, tree
 from symbnn.names import lookup
 from symbnn.symmetry.discovery import unstack
 from symbnn.symmetry.discovery.describe import Found, describe
@@ -96,7 +96,9 @@ def discover(
 
 def trace(apply: Callable[..., Any], params: Params, *inputs: Any) -> Traced:
     """The program of `apply(params, *inputs)`, from shapes."""
-    names = [tree.path_name(path) for path, _ in jax.tree_util.tree_leaves_with_path(params)]
+    frameworks.check_apply(apply)
+    names = tree.leaf_names(params)
+    _refuse_other_leaves(names, params)
     if repeated := [name for name, count in Counter(names).items() if count > 1]:
         raise ValueError(f"several leaves of params are named {repeated[0]!r}; give each a name of its own")
     shapes = jax.tree.map(_shape, (params, inputs))
@@ -126,6 +128,17 @@ def _find(program: Program, names: dict[str, Value], eval_only: bool, held: dict
         generators.append(remove_redundant(found, over, words, modulus=modulus))
     kinds = find_kinds(unknowns, known, shifts, over, *generators)
     return Found(names, used, held, permutations, unknowns, roles, shifts, over, *generators, kinds)
+
+
+def _refuse_other_leaves(names: list[str], params: Params) -> None:
+    """`ValueError` naming the first leaf that is no array: a whole module has its functions among them."""
+    for name, leaf in zip(names, jax.tree.leaves(params), strict=True):
+        if not hasattr(leaf, "dtype") and not isinstance(leaf, int | float | complex):
+            raise ValueError(
+                f"leaf {name!r} of params is {frameworks.described(leaf)}, no array; keep the arrays only, "
+                "for instance eqx.partition(module, eqx.is_inexact_array)[0], or give the network to "
+                "models.wrap(network, example)"
+            )
 
 
 def _shape(leaf: Any) -> jax.ShapeDtypeStruct:

@@ -1,4 +1,4 @@
-"""Gains: leaves that do nothing but multiply, one number per unit, as the scales of normalisation layers do."""
+"""Gains: leaves that only ever multiply, one number per unit, as the scales of normalisation layers do."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

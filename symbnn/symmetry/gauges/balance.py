@@ -31,7 +31,6 @@ from symbnn.symmetry.numerics import check_finite
 from symbnn.symmetry.spec import Leaf, SymmetrySpec, check_params, map_atoms
 from symbnn.types import Params
 
-
 GAP = 1e-8
 """Between Gram matrices of vectors and duals, relative: the mass is flat there to all of float64's digits."""
 

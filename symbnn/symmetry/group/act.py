@@ -37,7 +37,7 @@ class Element(NamedTuple):
     """Positive `(num_scales, *over, n)`; only groups that have any."""
     signs: dict[str, jax.Array]
     """±1, `(num_signs, *over, n)`; only groups that have any."""
-    matrices: dict[str, jax.Array] = {}
+    matrices: dict[str, jax.Array] = {}  # noqa: RUF012
     """Orthogonal or invertible `(*over, n, n)`; only groups of such a kind."""
 
 

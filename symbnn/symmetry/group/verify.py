@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from symbnn import keys, tree
+from symbnn.frameworks import check_apply
 from symbnn.symmetry.group import blame
 from symbnn.symmetry.group.act import Element, act
 from symbnn.symmetry.group.elements import identity, random_element
@@ -77,8 +78,8 @@ def verify(
 ) -> Report:
     """Report on `apply(act(spec, g, params), *inputs)` for random g: `verify(spec, apply, params, x, key)`.
 
-    Leaves that are constant along an axis, as freshly initialised biases are, get some noise first, unless the
-    spec holds them there: a leaf of zeros looks right however it is described.
+    Leaves that are constant along an axis, as freshly initialised biases are, get some noise first, unless
+    the spec holds them there: a leaf of zeros looks right however it is described.
 
     Args:
         spec: The symmetries to check.
@@ -91,6 +92,7 @@ def verify(
             `float64` 1e-10, in half precision eight roundings.
         float64: Compute in double precision, where a right spec is exact to 1e-10.
     """
+    check_apply(apply)
     if key is None:
         inputs, key = inputs[:-1], (inputs or (None,))[-1]
     if not (hasattr(key, "dtype") and (_is_key(key) or (key.dtype == jnp.uint32 and key.shape == (2,)))):
@@ -181,11 +183,14 @@ def relative_error(outputs: Any, expected: Any) -> float:
 
 def _without_constants(spec: SymmetrySpec, params: Params, key: Any) -> Params:
     def spread(name: str, leaf: jax.Array) -> jax.Array:
+        # Counts and random keys (nnx keeps those of Dropout among the weights) are nothing to add noise to.
+        if not jnp.issubdtype(leaf.dtype, jnp.inexact):
+            return leaf
         array = np.asarray(leaf)
         constant = any(
             size > 1 and (array == array.take([0], axis)).all() for axis, size in enumerate(array.shape)
         )
-        if not constant or name in spec.held or not jnp.issubdtype(leaf.dtype, jnp.inexact):
+        if not constant or name in spec.held:
             return leaf
         noise = jax.random.normal(keys.named(key, name), leaf.shape, leaf.dtype)
         return leaf + 0.1 * max(1.0, float(np.abs(array).max(initial=0.0))) * noise

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from symbnn.symmetry.spec.spec import Factor, Group, Leaf, Pin, SymmetrySpec
-from symbnn.symmetry.spec.words import atoms, slices, word_size
+from symbnn.symmetry.spec.words import Word, atoms, slices, word_size
 
 FEW = 3
 """Generators whose exponents are all written out."""
@@ -30,7 +30,7 @@ def explain(spec: SymmetrySpec) -> str:
 
 def _groups(spec: SymmetrySpec) -> Iterator[str]:
     for group in spec.groups:
-        yield _title(spec, group)
+        yield group_title(spec, group)
         for leaf in spec.leaves:
             for place, factor in _places(leaf):
                 if factor.group == group.name:
@@ -40,13 +40,18 @@ def _groups(spec: SymmetrySpec) -> Iterator[str]:
 
 def _places(leaf: Leaf) -> Iterator[tuple[str, Factor]]:
     """Every atom with the leaf, slice and axis it lies on."""
+    for name, words in named_slices(leaf):
+        for axis, word in enumerate(words):
+            yield from ((f"{name} axis {axis}", factor) for factor in atoms(word))
+
+
+def named_slices(leaf: Leaf) -> Iterator[tuple[str, tuple[Word, ...]]]:
+    """The words of every slice of a leaf by its name; of the whole where it has none."""
     parts, start = slices(leaf.axes), 0
     for words in parts:
         length = word_size(words[0]) if words else 1
-        name = leaf.name if parts == (leaf.axes,) else slice_name(leaf.name, start, length)
+        yield leaf.name if parts == (leaf.axes,) else slice_name(leaf.name, start, length), words
         start += length
-        for axis, word in enumerate(words):
-            yield from ((f"{name} axis {axis}", factor) for factor in atoms(word))
 
 
 def slice_name(leaf: str, start: int, length: int) -> str:
@@ -54,7 +59,8 @@ def slice_name(leaf: str, start: int, length: int) -> str:
     return f"{leaf}[{start}]" if length == 1 else f"{leaf}[{start}:{start + length}]"
 
 
-def _title(spec: SymmetrySpec, group: Group) -> str:
+def group_title(spec: SymmetrySpec, group: Group) -> str:
+    """`hidden: 16 units; 1 scale, no signs`."""
     over = "".join(f" over {name} ({spec.size(name)})" for name in group.over)
     counts = f"{_count(group.num_scales, 'scale')}, {_count(group.num_signs, 'sign')}"
     return f"{group.name}: {group.size} units{over}; {_mixing(group)}{counts}"

@@ -37,7 +37,7 @@ def is_weight(leaf: Leaf) -> bool:
 def producing_axes(factors: tuple[Factor, ...]) -> tuple[bool, ...]:
     """For every axis of a piece, whether the piece writes the units on it."""
     return tuple(
-        factor.group is not None and _produces(factor, axis == len(factors) - 1)
+        factor.group is not None and produces(factor, is_last=axis == len(factors) - 1)
         for axis, factor in enumerate(factors)
     )
 
@@ -68,7 +68,8 @@ def depth_order(spec: SymmetrySpec) -> tuple[str, ...]:
     return tuple(order)
 
 
-def _produces(factor: Factor, is_last: bool) -> bool:
+def produces(factor: Factor, *, is_last: bool) -> bool:
+    """Whether the units on an axis are written; `is_last`: the axis is the last one of its array."""
     if factor.role is not None:
         return factor.role != "consumes"
     exponent = next((value for value in factor.scales if value), None)

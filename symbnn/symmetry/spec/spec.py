@@ -194,4 +194,5 @@ def check_params(spec: SymmetrySpec, params: Params, *, num_leading: int = 0) ->
         shape = np.shape(leaf)
         if shape[num_leading:] != expected[name] or len(shape) < num_leading:
             wanted = ", ".join([*["samples"] * num_leading, *map(str, expected[name])])
-            raise ValueError(f"leaf {name!r} has shape {shape}; the spec expects ({wanted})")
+            hint = tree.chains_hint(shape, expected[name], num_leading)
+            raise ValueError(f"leaf {name!r} has shape {shape}; the spec expects ({wanted}){hint}")

@@ -24,7 +24,7 @@ def run_main(capsys, *arguments: str) -> tuple[int, str, str]:
 
 def test_every_study_and_config_is_listed():
     text = cli.list_studies()
-    for study, (_, known) in configs.STUDIES.items():
+    for study, (_, known, _) in configs.STUDIES.items():
         assert study in text
         assert all(re.search(rf"^  {name} ", text, re.MULTILINE) for name in known)
 
@@ -53,6 +53,42 @@ def test_a_mistake_is_one_line(capsys, tmp_path, arguments, message):
     assert message in errors
     assert errors.startswith("error: ")
     assert errors.count("\n") == 1
+
+
+BROUGHT = ("data.npz", "model.factory")
+
+
+@pytest.mark.parametrize("study", configs.STUDIES)
+def test_every_study_takes_what_users_bring_or_says_why_not(study, capsys, tmp_path):
+    config = configs.STUDIES[study].configs["debug"][1]
+    known = {name for name, _, _ in configs.walk(config)}
+    refused = configs.STUDIES[study].refuses
+    assert known & set(BROUGHT) == set(BROUGHT) - set(refused)
+    for name in refused:
+        with pytest.raises(SystemExit) as stop:
+            cli.main(study, ["debug", f"--{name}", "some", "--rundir", str(tmp_path / "run")])
+        assert stop.value.code == cli.FAILURE
+        message = capsys.readouterr().err
+        assert message.startswith(f"error: --{name} does not apply to {study}: {refused[name]}")
+        assert message.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("study", "brought", "beside"),
+    [
+        ("compact_posterior", "--data.npz", "--data.name=digits"),
+        ("compact_posterior", "--model.factory", "--model.hidden=8"),
+        ("weight_sharing", "--model.factory", "--model.name=lenet"),
+        ("model_zoo", "--model.factory", "--network=optunet"),
+        ("diversity", "--model.factory", "--hidden=8"),
+        ("posterior_quality", "--model.factory", "--network.width=2"),
+    ],
+)
+def test_a_setting_that_would_have_no_effect_is_refused(study, brought, beside, capsys, tmp_path):
+    with pytest.raises(SystemExit):
+        cli.main(study, ["debug", brought, "own", beside, "--rundir", str(tmp_path / "run")])
+    expected = f"error: {beside.partition('=')[0]} has no effect beside {brought}, which takes its place"
+    assert capsys.readouterr().err.startswith(expected)
 
 
 def test_debug_shows_the_traceback(tmp_path):
@@ -87,7 +123,7 @@ def test_overrides_get_their_own_directory():
 
 
 def test_every_named_config_is_within_its_bounds():
-    for _, known in configs.STUDIES.values():
+    for _, known, _ in configs.STUDIES.values():
         for _, config in known.values():
             configs.check(config)
 

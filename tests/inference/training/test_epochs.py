@@ -24,7 +24,8 @@ from symbnn.inference.training.epochs import (
     steps_on_host,
 )
 from symbnn.inference.training.recipe import Recipe
-from symbnn.inference.training.train import NetworkLoss, problem_of, split_statistics
+from symbnn.inference.training.train import NetworkLoss, problem_of
+from symbnn.models.base import split_statistics
 
 KEY = jax.random.key(0)
 RECIPE = Recipe(3, 8, optax.adam(optax.cosine_decay_schedule(0.01, 6)))

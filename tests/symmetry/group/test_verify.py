@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 
 from symbnn import symmetry
 from symbnn.symmetry.spec import Factor
@@ -153,3 +154,31 @@ def test_imaginary_parts_count():
     params = {"a": jax.random.normal(keys[0], (2, 4)), "c": jax.random.normal(keys[1], (4, 2))}
     wrong = symmetry.from_axes({"c": ("h", None)}, params)
     assert not symmetry.verify(wrong, apply, params, jax.random.normal(keys[2], (3, 2)), keys[3]).ok
+
+
+class Dropping(nnx.Module):
+    """Its state holds a random key and a count beside the weights."""
+
+    def __init__(self, rngs):
+        self.hidden, self.out = nnx.Linear(3, 5, rngs=rngs), nnx.Linear(5, 2, rngs=rngs)
+        self.dropout = nnx.Dropout(0.5, rngs=rngs)
+
+    def __call__(self, x):
+        return self.out(self.dropout(nnx.relu(self.hidden(x))))
+
+
+def test_random_keys_among_the_weights_are_left_alone():
+    network = Dropping(nnx.Rngs(0))
+    network.eval()
+    graph, state = nnx.split(network)
+    assert any(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) for leaf in jax.tree.leaves(state))
+
+    def apply(state, x):
+        return nnx.merge(graph, state)(x)
+
+    spec = symmetry.discover(apply, state, inputs((4, 3)))
+    assert symmetry.verify(spec, apply, state, inputs((4, 3)), KEY, float64=True).ok
+    name = next(leaf.name for leaf in spec.leaves if leaf.name.startswith("hidden/bias"))
+    wrong = altered(spec, name, 0, Factor(5))
+    report = symmetry.verify(wrong, apply, state, inputs((4, 3)), KEY, num_elements=1)
+    assert report.bad_leaf == name

@@ -3,8 +3,8 @@
 A group that others vary over (heads, experts) is relabelled together with them: for every pair of an outer
 unit of the target and one of the network the inner assignment is solved first, and its value enters the
 outer assignment. Units that may be mixed are rotated onto the target's (Procrustes), and the value of that
-rotation enters likewise. Where that is not exactly the maximum (a feature with two inner groups, or with the group
-twice) a step is taken only if the true objective rises. Signs are chosen pair by pair, along with the
+rotation enters likewise. Where that is not exactly the maximum (a feature with two inner groups, or with the
+group twice) a step is taken only if the true objective rises. Signs are chosen pair by pair, along with the
 assignment.
 """
 
