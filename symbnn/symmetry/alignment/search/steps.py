@@ -155,10 +155,10 @@ def _nested_proposals(problem: Problem, group: str, index: np.ndarray, permutati
         inner_steps = {}
         for name, by_parities in costs.items():
             if problem.spec.group(name).is_linear:
-                cost = sum(by_parities.values(), start=jnp.zeros(()))
-                found, value = _rotations(cost, problem.spec.group(name).centred)
+                overlap = sum(by_parities.values(), start=jnp.zeros(()))
+                rotation, value = _rotations(overlap, problem.spec.group(name).centred)
                 total = total + value
-                inner_steps[matrix_key(name)] = np.asarray(found)
+                inner_steps[matrix_key(name)] = np.asarray(rotation)
                 continue
             cost, signs = next(iter(by_parities.values())), None
             if problem.spec.group(name).num_signs:
