@@ -45,18 +45,30 @@ STEPS = {
 
 def run(config: Merging, rundir: Path | str) -> Table:
     """All stages of the study; returns the table of accuracies."""
+    _check(config)
     with open_run("merging", config, rundir) as opened:
-        model, inputs, test, networks = _published(config) if config.published else _trained(opened, config)
+        model, inputs, test, networks, words = (
+            _published(config) if config.published else _trained(opened, config)
+        )
         num = tree.num_samples(networks)
         judged = {"single": opened.stage("single", lambda: _judge_all(model, networks, test))}
         for members in [*combinations(range(num), 2), *([tuple(range(num))] if num > 2 else [])]:
             some = tree.take(networks, np.array(members))
             name = "merged " + "-".join(map(str, members))
             judged[name] = opened.stage(name, partial(_judge, model, some, inputs, test))
-        return _present(opened, config, model, judged)
+        return _present(opened, config, model, judged, words)
 
 
-def _trained(run: Run, config: Merging) -> tuple[Model, jax.Array, Batch, Samples]:
+def _check(config: Merging) -> None:
+    for name, value in (("data.npz", config.data.npz), ("model.factory", config.model.factory)):
+        if config.published and value is not None:
+            raise ValueError(
+                f"--{name} does not go with published networks, which are ResNet-20s trained on CIFAR-10; "
+                "choose the config digits"
+            )
+
+
+def _trained(run: Run, config: Merging) -> tuple[Model, jax.Array, Batch, Samples, str]:
     problem = perceptron(config)
 
     def train() -> Samples:
@@ -65,10 +77,11 @@ def _trained(run: Run, config: Merging) -> tuple[Model, jax.Array, Batch, Sample
         return weight_space.train(problem, config.training, keys.named(problem.key, "training"), starts)[0]
 
     inputs = jnp.asarray(problem.data.train.inputs[: config.num_inputs])
-    return problem.model, inputs, problem.test, run.stage("networks", train)
+    kind = problem.sizes if problem.is_own else f"perceptrons with hidden {config.model.hidden}"
+    return problem.model, inputs, problem.test, run.stage("networks", train), f"{kind} on {problem.data.name}"
 
 
-def _published(config: Merging) -> tuple[Model, jax.Array, Batch, Samples]:
+def _published(config: Merging) -> tuple[Model, jax.Array, Batch, Samples, str]:
     read = data.load(
         config.data.name,
         data_dir=config.data.directory,
@@ -80,7 +93,8 @@ def _published(config: Merging) -> tuple[Model, jax.Array, Batch, Samples]:
     folder = Path(config.data.directory or os.environ.get("SYMBNN_DATA_DIR", ".")) / "pretrained"
     networks = tree.stack([io.from_torch(model, folder / name, "resnet20") for name in config.published])
     inputs, test = (jnp.asarray((part.inputs - MEAN) / STD) for part in (read.train, read.test))
-    return model, inputs, Batch(test, jnp.asarray(read.test.targets)), networks
+    judged = Batch(test, jnp.asarray(read.test.targets))
+    return model, inputs, judged, networks, f"published ResNet-20s on {read.name}"
 
 
 def _judge(model: Model, networks: Samples, inputs: jax.Array, test: Batch) -> dict[str, float]:
@@ -111,7 +125,7 @@ def _accuracy(model: Model, params: Params, test: Batch) -> float:
     return float(evaluate.accuracy(jax.nn.softmax(np.concatenate(outputs)), test.targets))
 
 
-def _present(run: Run, config: Merging, model: Model, judged: dict[str, Any]) -> Table:
+def _present(run: Run, config: Merging, model: Model, judged: dict[str, Any], words: str) -> Table:
     pairs = [each for name, each in judged.items() if name.count("-") == 1]
     everything = [each for name, each in judged.items() if name.count("-") > 1]
     single = judged["single"]
@@ -124,15 +138,14 @@ def _present(run: Run, config: Merging, model: Model, judged: dict[str, Any]) ->
     own = Table(
         "Accuracy of the networks", ["mean", "least"], [Row.of("test", [np.mean(single), min(single)])]
     )
-    kind = "published ResNet-20s" if config.published else f"perceptrons with hidden {config.model.hidden}"
     num_numbers = tree.num_weights(jax.eval_shape(model.init, jax.random.key(0)))
     drawn = figures.steps({name: [each[name] for each in pairs] for name in pairs[0]}, single)
     best = {name: np.mean([each[name] for each in pairs]) for name in pairs[0]}
     return present(
         run,
         introduction=[
-            f"{len(single)} {kind} ({num_numbers} numbers each), trained apart on {config.data.name}; "
-            f"{config.num_inputs} training images without labels to match units on, measure statistics and "
+            f"{len(single)} {words}, trained apart ({num_numbers} numbers each); "
+            f"{config.num_inputs} training examples without labels to match units on, measure statistics and "
             "fit layers. Mean ± standard deviation over the pairs; the last column merges all networks.",
         ],
         tables=[table, own],

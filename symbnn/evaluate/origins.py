@@ -59,6 +59,23 @@ class Origins:
         """Leaves of a value made of weights alone."""
         return self.leaves.get(value, frozenset())
 
+    def other(self, equation: Equation) -> Value | None:
+        """What meets the data in an equation of one datum; None if nothing does."""
+        return next((value for value in equation.operands if value not in self.data), None)
+
+    def leaves_of(self, equation: Equation) -> frozenset[str]:
+        """Leaves of what meets the data in an equation."""
+        other = self.other(equation)
+        return frozenset() if other is None else self.of(other)
+
+    def is_own(self, leaf: str, equations: tuple[Equation, ...]) -> bool:
+        """Whether the leaf meets data nowhere else."""
+        return self.meets[leaf] <= {*equations}
+
+    def size_of(self, leaf: str) -> int:
+        """Number of elements of a leaf."""
+        return next(value.size for value, name in self.names.items() if name == leaf)
+
     def path(self, value: Value, leaf: str, through: set[str]) -> Path | None:
         """The one way from `leaf` to `value`, if views and the operations `through` lead there."""
         if self.names.get(value) == leaf:

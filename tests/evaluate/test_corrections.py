@@ -238,6 +238,29 @@ def test_repair_of_a_norm_changes_its_gain_and_shift(batch):
     np.testing.assert_allclose(found["params"]["norm"]["bias"], 0.25, atol=1e-5)
 
 
+def test_products_of_data_and_gains_of_other_sizes_are_no_weights():
+    """Scores of attention with a position bias; a gain that all units share cannot repair each of them."""
+    keys = jax.random.split(jax.random.key(0), 4)
+    params = {
+        "query": jax.random.normal(keys[0], (4, 5)),
+        "positions": jax.random.normal(keys[1], (6, 6)),
+        "kernel": jax.random.normal(keys[2], (4, 5)),
+        "gain": jnp.float32(2.0),
+        "bias": jax.random.normal(keys[3], (5,)),
+    }
+
+    def attention(params, x):
+        queries = x @ params["query"]
+        scores = queries @ queries.transpose(0, 2, 1) + params["positions"]
+        values = params["gain"] * (x @ params["kernel"]) + params["bias"]
+        return jax.nn.softmax(scores) @ jnp.tanh(values)
+
+    inputs = jax.random.normal(jax.random.key(1), (3, 6, 4))
+    sites = {site.weight: site for site in trace(attention, params, inputs).sites}
+    assert sites.keys() == {"query", "kernel"}
+    assert (sites["kernel"].shift, sites["kernel"].gain, sites["kernel"].scale) == ("bias", None, None)
+
+
 def test_what_cannot_be_corrected_is_refused_in_one_line(batch):
     params = network(jax.random.key(0))
     inputs = jnp.asarray(batch[0])

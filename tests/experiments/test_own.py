@@ -152,6 +152,15 @@ def test_a_network_without_what_the_study_is_about_is_refused_before_training(
     assert not (tmp_path / "stages").exists()
 
 
+@pytest.mark.parametrize("brought", [{"npz": "own.npz"}, {"function": "build"}])
+def test_published_networks_go_with_nothing_that_is_brought(here, tmp_path, brought):
+    published = configs.STUDIES["merging"].configs["cifar10_resnet20"][1]
+    own_parts = own("merging")
+    change = {"data": own_parts.data} if "npz" in brought else {"model": own_parts.model}
+    with pytest.raises(ValueError, match="does not go with published networks"):
+        run("merging", dataclasses.replace(published, **change), tmp_path)
+
+
 def test_negatives_need_inputs_between_zero_and_one(here, tmp_path):
     with pytest.raises(ValueError, match=r"need x in \[0, 1\]; those of wide\.npz .* go from .*: rescale"):
         run("diversity", own("diversity", npz="wide.npz"), tmp_path)

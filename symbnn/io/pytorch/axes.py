@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-Meaning = Literal["plain", "channel", "position", "input", "unsure", "mixed"]
-"""`plain`: units of a layer. `channel`, `position`: of an image whose channels come last. `input`: of the
-data as given. `unsure`: fine alone, but its place among others is not known. `mixed`: its order is not."""
+Meaning = Literal["plain", "channel", "position", "token", "input", "unsure", "mixed"]
+"""`plain`: units of a layer. `channel`, `position`: of an image whose channels come last. `token`: positions
+that PyTorch may have before the channels too. `input`: of the data as given. `unsure`: fine alone, but its
+place among others is not known. `mixed`: not even its own order is known."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Places:
 
     def cut(self, slow: int) -> tuple["Places", "Places"]:
         """As a product. Blocks of pixels have no common order in PyTorch; blocks of channels have."""
-        meaning: Meaning = "unsure" if self.meaning in ("position", "input") else self.meaning
+        meaning: Meaning = "unsure" if self.meaning in ("position", "token", "input") else self.meaning
         return Places(slow, meaning), Places(self.size // slow, meaning)
 
     def resized(self, size: int) -> "Places":
@@ -96,7 +97,7 @@ def torch_order(word: Sequence[Places]) -> tuple[int, ...] | None:
     meanings = {place.meaning for place in wide}
     if "mixed" in meanings:
         return None
-    if len(wide) <= 1 or meanings in ({"plain"}, {"channel"}, {"position"}):
+    if len(wide) <= 1 or meanings in ({"plain"}, {"channel"}) or meanings <= {"position", "token"}:
         return same
     if meanings == {"channel", "position"}:
         return tuple(sorted(same, key=lambda index: word[index].meaning == "position"))
@@ -151,6 +152,17 @@ def part(word: Sequence[Places], size: int) -> tuple[Places, ...]:
     return (Places(size, "unsure" if is_settled(word) else "mixed"),)
 
 
+def as_tokens(words: Sequence[tuple[Places, ...]]) -> tuple[tuple[Places, ...], ...]:
+    """The axes of an activation, with positions that PyTorch may have before the channels or behind them."""
+    return tuple(
+        tuple(
+            Places(place.size, "token", place.number) if place.meaning == "position" else place
+            for place in word
+        )
+        for word in words
+    )
+
+
 def digits_of(shape: Sequence[int]) -> tuple[tuple[Digit, ...], ...]:
     """One word for every axis of a leaf."""
     return tuple((Digit(size, axis),) if size > 1 else () for axis, size in enumerate(shape))
@@ -165,10 +177,11 @@ def _met(one: Places, other: Places) -> Places:
     if (one.meaning, one.number) == (other.meaning, other.number):
         return one
     meanings = {one.meaning: one, other.meaning: other}
-    is_contradictory = {"channel", "position"} <= meanings.keys() or meanings.keys() == {"position"}
-    if "mixed" in meanings or is_contradictory:
+    is_contradictory = "channel" in meanings and not meanings.keys().isdisjoint(("position", "token"))
+    is_other_axis = meanings.keys() <= {"position", "token"} and one.number != other.number
+    if "mixed" in meanings or is_contradictory or is_other_axis:
         return Places(one.size, "mixed")
-    for telling in ("channel", "position", "unsure", "input"):
+    for telling in ("channel", "token", "position", "unsure", "input"):
         if telling in meanings:
             return meanings[telling]
     return one

@@ -213,7 +213,7 @@ def _elementwise(
         turned = tuple(digit for index in order for digit in runs[index])
         return turned, (size_of(digits),) if is_vector else tuple(reads[index].size for index in order)
     wide = [size for size in shape if size > 1]
-    is_sequence = order is not None and all(place.meaning != "position" for place in reads)
+    is_sequence = order is not None and all(place.meaning not in ("position", "token") for place in reads)
     if is_vector or (not is_sequence and wide == [wide[-1], *wide[:-1]]):
         raise LayoutError(
             f"leaf {name!r} meets features whose order in PyTorch the program does not tell; give "

@@ -7,12 +7,12 @@ equation does to axes is said by the rules of `symmetry`, so primitives that use
 """
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from jax.extend.core import ClosedJaxpr
 
-from symbnn.io.pytorch.axes import Digit, Places, digits_of, meet, pairs, part, size_of
+from symbnn.io.pytorch.axes import Digit, Places, as_tokens, digits_of, meet, pairs, part, size_of
 from symbnn.io.pytorch.passing import Word, Words, moved, placed, variables
 from symbnn.symmetry.discovery.rules import RULES, AxisMap, elementwise_rule
 from symbnn.symmetry.program import Equation, Value, flatten
@@ -104,7 +104,7 @@ class _Walk:
                 if (
                     one.meaning == "unsure"
                     and one.number
-                    and other.meaning in ("channel", "position", "plain")
+                    and other.meaning in ("channel", "position", "token", "plain")
                 ):
                     self.learnt.setdefault(one.number, other)
         return meet(first, second)
@@ -205,11 +205,12 @@ class _Walk:
                 # Pinned variables are reversed, accumulated or sorted.
                 ordered = part(word, size_of(word)) if variable in axis_map.pins else word
                 found[variable] = self.join(found[variable], ordered) if variable in found else ordered
-        words = placed(axis_map, index, found, shape)
-        return tuple(
+        placed_words = placed(axis_map, index, found, shape)
+        words = tuple(
             self.guess(equation, axis, size) if word is None else word
-            for axis, (word, size) in enumerate(zip(words, shape, strict=True))
+            for axis, (word, size) in enumerate(zip(placed_words, shape, strict=True))
         )
+        return as_tokens(words) if _makes_tokens(found, words) else words
 
     def guess(self, equation: Equation, axis: int, size: int) -> Word:
         """An axis that no rule follows: units of a matrix, or an axis that was pooled, padded or made."""
@@ -223,6 +224,23 @@ class _Walk:
                 return part(functools.reduce(meet, alike), size)
         is_mixed = any(len(word) > 1 for value in operands for word in self.places[value])
         return (Places(size, "mixed" if is_mixed or equation.primitive == "reshape" else "unsure"),)
+
+
+def _makes_tokens(before: Mapping[Any, Word], after: Sequence[Word]) -> bool:
+    """Whether PyTorch may have to put its channels last here, or merges positions as a sequence has them.
+
+    A sum over the channels of every position is that of a dense layer or of a norm, which PyTorch has for the
+    last axis only; and who merges positions, but not the channels, makes tokens.
+    """
+    meanings = [{place.meaning for place in word} for word in after]
+    is_summed = any("channel" in {p.meaning for p in word} for word in before.values()) and not any(
+        "channel" in meaning for meaning in meanings
+    )
+    is_merged = any(
+        sum(place.meaning == "position" for place in word) > 1 and "channel" not in meaning
+        for word, meaning in zip(after, meanings, strict=True)
+    )
+    return is_summed or is_merged
 
 
 def _image(equation: Equation, shape: tuple[int, ...]) -> tuple[Word, ...]:

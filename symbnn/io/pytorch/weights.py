@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from symbnn import tree
+from symbnn import frameworks, tree
 from symbnn.io.files import ArtefactError
 from symbnn.io.pytorch.families import LayerMap
 from symbnn.io.pytorch.files import is_safetensors, load_torch, select_state_dict
@@ -46,8 +46,9 @@ def from_torch(
         example: A batch of inputs, or its shape and dtype, if the model has no `input_shape` or takes no
             floats.
     """
+    frameworks.check_model(model)
     state = _state_dict(source)
-    layouts = find_layouts(_checked(model), example, flattened)
+    layouts = find_layouts(model, example, flattened)
     entries, prefix = match(layouts, state.shapes, layers, is_ordered=state.is_ordered)
 
     def convert(name: str, leaf: Any) -> jax.Array:
@@ -85,7 +86,8 @@ def to_torch(
         flattened: As in `from_torch`.
         example: As in `from_torch`.
     """
-    layouts = find_layouts(_checked(model), example, flattened)
+    frameworks.check_model(model)
+    layouts = find_layouts(model, example, flattened)
     tree.check_same_shapes("params", params, jax.eval_shape(model.init, jax.random.key(0)))
     leaves = {name: np.asarray(leaf) for name, leaf in tree.named_leaves(params).items()}
     if like is not None:
@@ -120,14 +122,6 @@ def _state_dict(source: Any) -> _Source:
     # PyTorch's own are ordered dicts; in a plain one the names may come in any order.
     found = select_state_dict(source, "state dict")
     return _Source(found, isinstance(found, OrderedDict))
-
-
-def _checked(model: Any) -> Model:
-    if not isinstance(model, Model):
-        raise ValueError(
-            f"expected a model of symbnn.models; got a {type(model).__name__}; make one with models.wrap"
-        )
-    return model
 
 
 def _export(

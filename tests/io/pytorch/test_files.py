@@ -170,11 +170,11 @@ def test_objects_beside_the_weights_are_refused(torch, tmp_path):
 
 
 def test_checkpoints_without_weights_or_with_several(torch, tmp_path):
-    path, module = tmp_path / "a.pt", torch.nn.Linear(2, 2)
-    state = module.state_dict()
+    path, state = tmp_path / "a.pt", torch.nn.Linear(2, 2).state_dict()
+    optimiser = {"state": {0: {"exp_avg": torch.ones(2)}}, "param_groups": [{"lr": 0.1, "params": [0]}]}
     for value, message in (
         (
-            {"optimizer": torch.optim.Adam(module.parameters()).state_dict(), "epoch": 1},
+            {"optimizer": optimiser, "epoch": 1},
             "no state dict in a dict",
         ),
         ([state], "no state dict in a list"),

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import linen
+from flax import linen, nnx
 
 from symbnn import io, models, symmetry
 from symbnn.io.pytorch.layouts import LayoutError, find_layouts
@@ -27,18 +27,15 @@ def model_of(init, apply, input_shape, dtype=jnp.float32):
 
 
 def of_equinox(make, input_shape):
-    static = eqx.filter(make(jax.random.key(0)), eqx.is_array, inverse=True)
-    return model_of(
-        lambda key: eqx.filter(make(key), eqx.is_array),
-        lambda params, inputs: jax.vmap(eqx.combine(params, static))(inputs),
-        input_shape,
-    )
+    return models.wrap(make(jax.random.key(0)), jnp.zeros((2, *input_shape)))
+
+
+def of_nnx(make, input_shape):
+    return models.wrap(make(nnx.Rngs(0)), jnp.zeros((2, *input_shape)))
 
 
 def of_haiku(function, input_shape):
-    transformed = hk.without_apply_rng(hk.transform(function))
-    example = jnp.zeros((2, *input_shape))
-    return model_of(lambda key: transformed.init(key, example), transformed.apply, input_shape)
+    return models.wrap(hk.transform(function), jnp.zeros((2, *input_shape)))
 
 
 def of_linen(function, input_shape):
@@ -92,6 +89,11 @@ def linen_perceptron(x):
     return linen.Dense(WIDTH)(x)
 
 
+def nnx_perceptron(rngs):
+    layers = [nnx.Linear(WIDTH, WIDTH, rngs=rngs) for _ in range(3)]
+    return nnx.Sequential(layers[0], jax.nn.relu, layers[1], jax.nn.relu, layers[2])
+
+
 def pairs(params, x):
     """A list of (matrix, vector), the second matrix the other way round."""
     (first, a), (second, b), (third, c) = params
@@ -110,6 +112,7 @@ PERCEPTRONS = {
     "linen": lambda: of_linen(linen_perceptron, (WIDTH,)),
     "haiku": lambda: of_haiku(lambda x: hk.nets.MLP([WIDTH] * 3)(x), (WIDTH,)),
     "equinox": lambda: of_equinox(lambda key: eqx.nn.MLP(WIDTH, WIDTH, WIDTH, 2, key=key), (WIDTH,)),
+    "nnx": lambda: of_nnx(nnx_perceptron, (WIDTH,)),
     "pairs": lambda: model_of(lambda key: [(SQUARE, ROW)] * 3, pairs, (WIDTH,)),
     "flat": lambda: model_of(
         lambda key: {f"{kind}{i}": SQUARE if kind == "w" else ROW for kind in "wb" for i in (1, 2, 3)},
@@ -155,6 +158,17 @@ def haiku_convolutional(layout):
     return network
 
 
+class NnxConvolutional(nnx.Module):
+    def __init__(self, rngs):
+        self.conv1 = nnx.Conv(3, 4, (3, 3), padding="VALID", rngs=rngs)
+        self.conv2 = nnx.Conv(4, 2, (3, 3), padding="VALID", rngs=rngs)
+        self.fc1, self.fc2 = nnx.Linear(24, 24, rngs=rngs), nnx.Linear(24, 24, rngs=rngs)
+
+    def __call__(self, x):
+        x = nnx.max_pool(nnx.relu(self.conv2(nnx.relu(self.conv1(x)))), (2, 2), (2, 2))
+        return self.fc2(nnx.relu(self.fc1(x.reshape(len(x), -1))))
+
+
 class EquinoxConvolutional(eqx.Module):
     first: eqx.nn.Conv2d
     second: eqx.nn.Conv2d
@@ -176,6 +190,7 @@ CONVOLUTIONAL = {
     "linen": (lambda: of_linen(linen_convolutional, LAST), True),
     "haiku": (lambda: of_haiku(haiku_convolutional("NHWC"), LAST), True),
     "haiku, channels first": (lambda: of_haiku(haiku_convolutional("NCHW"), FIRST), False),
+    "nnx": (lambda: of_nnx(NnxConvolutional, LAST), True),
     "equinox": (lambda: of_equinox(EquinoxConvolutional, FIRST), False),
 }
 
@@ -241,6 +256,30 @@ def test_an_equinox_norm_over_images():
 
     module = nn.Sequential(nn.Conv2d(2, 4, 3), nn.LayerNorm((4, 4, 4)), nn.Flatten(), nn.Linear(64, 3))
     assert_same_function(of_equinox(Net, (2, 6, 6)), module)
+
+
+def test_an_nnx_batch_norm():
+    class Net(nnx.Module):
+        def __init__(self, rngs):
+            self.first, self.norm = nnx.Linear(WIDTH, WIDTH, rngs=rngs), nnx.BatchNorm(WIDTH, rngs=rngs)
+
+        def __call__(self, x):
+            return self.norm(self.first(x))
+
+    module = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.BatchNorm1d(WIDTH))
+    assert_same_function(of_nnx(Net, (WIDTH,)), module)
+
+
+def haiku_normed(x, is_training):
+    return hk.BatchNorm(True, True, 0.9)(hk.Linear(WIDTH)(x), is_training)
+
+
+def test_statistics_with_bookkeeping_of_their_own_are_refused():
+    """Haiku keeps the unbiased sums beside the averages that it uses."""
+    model = models.wrap(hk.transform_with_state(haiku_normed), jnp.zeros((2, WIDTH)))
+    module = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.BatchNorm1d(WIDTH))
+    with pytest.raises(LayoutError, match="mean_ema/counter' does not influence the outputs"):
+        io.from_torch(model, module)
 
 
 def test_several_axes_contracted_at_once_are_a_flattened_image():
@@ -339,6 +378,19 @@ def test_a_model_without_input_shape_needs_an_example():
     np.testing.assert_array_equal(params["hidden"]["kernel"], module[0].weight.detach().numpy().T)
 
 
+def test_tokens_are_flattened_as_they_are_if_the_user_says_so():
+    class Module(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.fc = nn.Conv2d(2, 3, 1), nn.Linear(60, 4)
+
+        def forward(self, x):
+            return self.fc(torch.relu(self.conv(x).flatten(2).transpose(1, 2)).flatten(1))
+
+    settings = {"is_channels_last": True, "flattened": {"Dense_0": None}}
+    assert_same_function(of_linen(flattened_tokens, (5, 4, 2)), Module(), **settings)
+
+
 def pixel_dense(x):
     x = linen.Dense(3)(linen.Conv(3, (3, 3), padding="VALID")(x))
     return linen.Dense(4)(x.reshape(len(x), -1))
@@ -379,6 +431,16 @@ def shuffled(x):
     return linen.Dense(4)(jnp.flip(linen.Conv(3, (3, 3), padding="VALID")(x).reshape(len(x), -1), axis=1))
 
 
+def normed_pixels(x):
+    """PyTorch has this norm for the last axis only: its channels may be last behind it."""
+    return linen.Dense(4)(linen.LayerNorm()(linen.Conv(3, (3, 3))(x)).reshape(len(x), -1))
+
+
+def flattened_tokens(x):
+    tokens = linen.Conv(3, (1, 1))(x).reshape(len(x), -1, 3)
+    return linen.Dense(4)(jax.nn.relu(tokens).reshape(len(x), -1))
+
+
 def per_head(params, x):
     return jnp.einsum("nhi,hio->nho", x.reshape(len(x), 2, 3), params["kernel"]).sum(axis=1)
 
@@ -407,6 +469,8 @@ def kernel(*shape):
 REFUSED = {
     "an image among others": (lambda: of_linen(joined, (5, 5, 2)), "reads an image among 29 features"),
     "a reversed image": (lambda: of_linen(shuffled, (5, 5, 2)), "reads an image among 27 features"),
+    "a norm of every pixel": (lambda: of_linen(normed_pixels, (5, 4, 2)), "reads 5 x 4 x 3 flattened"),
+    "tokens of an image": (lambda: of_linen(flattened_tokens, (5, 4, 2)), "reads 5 x 4 x 3 flattened"),
     "one matrix per head": (lambda: model_of(kernel(2, 3, 4), per_head, (6,)), "'dot_general' uses it"),
     "stacked layers": (lambda: model_of(kernel(2, 3, 3), stacked, (3,)), "in parts or repeatedly"),
     "a transposed convolution": (

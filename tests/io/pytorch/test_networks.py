@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from symbnn import io, models, tree
+from tests.io.pytorch.resnet20 import ResNet20
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -146,6 +147,12 @@ def test_resnet50():
     module = seeded(ResNet((3, 4, 6, 3), True, 2, True))
     model = models.resnet50((64, 64, 3), 5, stem="imagenet", width=1 / 32)
     assert_same_function(model, module, "resnet50")
+
+
+def test_resnet20():
+    # An odd side: every second position of 13 is not that of 14.
+    model = models.resnet20((13, 13, 3), 5, width=0.25)
+    assert_same_function(model, seeded(ResNet20(base=4, num_outputs=5)), "resnet20")
 
 
 def test_the_names_of_common_cifar_code_are_known_too():

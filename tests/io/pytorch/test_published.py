@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from symbnn import data, evaluate, io, models
+from tests.io.pytorch.resnet20 import ResNet20
 
 torch = pytest.importorskip("torch")
-nn = torch.nn
 
 FOLDER = Path(os.environ.get("SYMBNN_DATA_DIR", "nowhere"))
 # File -> accuracy on the 10,000 test images, measured in PyTorch by whoever collected them.
@@ -25,42 +25,6 @@ pytestmark = pytest.mark.skipif(
     not (FOLDER / "pretrained").exists() or not (FOLDER / "cifar10").exists(),
     reason="no pretrained and cifar10 under SYMBNN_DATA_DIR",
 )
-
-
-class Block(nn.Module):
-    """The paper's option A: every second position, and zeros around the channels."""
-
-    def __init__(self, inputs, channels, stride):
-        super().__init__()
-        self.conv1 = nn.Conv2d(inputs, channels, 3, stride, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(channels)
-        self.conv2 = nn.Conv2d(channels, channels, 3, 1, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(channels)
-        self.stride, self.zeros = stride, (channels - inputs) // 2
-
-    def forward(self, x):
-        y = self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x)))))
-        shortcut = x[:, :, :: self.stride, :: self.stride]
-        return torch.relu(y + nn.functional.pad(shortcut, (0, 0, 0, 0, self.zeros, self.zeros)))
-
-
-class ResNet20(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv1, self.bn1 = nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16)
-        inputs = 16
-        for stage, channels in enumerate((16, 32, 64), start=1):
-            blocks = [
-                Block(inputs if i == 0 else channels, channels, 2 if stage > 1 and i == 0 else 1)
-                for i in range(3)
-            ]
-            setattr(self, f"layer{stage}", nn.Sequential(*blocks))
-            inputs = channels
-        self.linear = nn.Linear(64, 10)
-
-    def forward(self, x):
-        x = torch.relu(self.bn1(self.conv1(x)))
-        return self.linear(self.layer3(self.layer2(self.layer1(x))).mean(dim=(2, 3)))
 
 
 @pytest.fixture(scope="module")
@@ -82,14 +46,6 @@ def with_weights(state):
     module = ResNet20()
     module.load_state_dict({key: torch.from_numpy(array) for key, array in state.items()}, strict=True)
     return module.eval()
-
-
-def test_parameters_are_those_of_the_published_network():
-    module = ResNet20()
-    model = models.resnet20((32, 32, 3), 10)
-    params = jax.eval_shape(model.init, jax.random.key(0))
-    count = sum(parameter.numel() for parameter in module.parameters())
-    assert sum(leaf.size for leaf in jax.tree.leaves(params["params"])) == count
 
 
 def assert_same_keys(exported, state):

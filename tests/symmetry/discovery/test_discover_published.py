@@ -88,6 +88,7 @@ def test_attention_heads_of_the_transformer():
 NARROW = {
     "lenet": ((28, 28, 1), {}),
     "optunet": ((28, 28, 1), {}),
+    "resnet20": ((8, 8, 3), {"width": 0.25}),
     "resnet20_frn": ((8, 8, 3), {"width": 0.25}),
     "resnet18": ((8, 8, 3), {"width": 0.0625}),
     "resnet50": ((8, 8, 3), {"width": 0.0625}),
