@@ -11,6 +11,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from symbnn import command as command
     from symbnn import compact as compact
     from symbnn import data as data
     from symbnn import density as density
@@ -30,6 +31,7 @@ __version__ = version("symbnn")
 logging.getLogger("symbnn").addHandler(logging.NullHandler())
 
 __all__ = [
+    "command",
     "compact",
     "data",
     "density",

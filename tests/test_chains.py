@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from symbnn import chains, compact, diagnostics, evaluate, inference, io, posteriors, symmetry, tree
+from symbnn import chains, compact, diagnostics, evaluate, inference, io, plot, posteriors, symmetry, tree
 from symbnn.posteriors import DiagonalGaussian, Empirical
 
 KEY = jax.random.key(0)
@@ -153,6 +153,14 @@ def test_chains_and_draws_are_refused_with_the_remedy(name):
     with pytest.raises(ValueError, match=REMEDY) as caught:
         call(GROUPED)
     assert "\n" not in str(caught.value)
+
+
+def test_figures_do_not_take_chains_for_draws_either():
+    for call in (lambda: plot.spread(GROUPED, POSTERIOR), lambda: plot.pairs(GROUPED)):
+        with pytest.raises(ValueError, match=REMEDY):
+            call()
+    aligned = symmetry.align(SPEC, POSTERIOR)
+    assert plot.rank(aligned).axes
 
 
 def test_warm_starts_follow_the_chains_of_the_posterior():

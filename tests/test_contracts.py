@@ -103,6 +103,16 @@ def test_a_balancing_element_can_be_kept(tmp_path):
     jax.tree.map(np.testing.assert_array_equal, kept, element)
 
 
+def test_an_element_with_matrices_can_be_kept(tmp_path):
+    params = {"a": jnp.ones((3, 4)), "b": jnp.ones((4, 2))}
+    spec = symmetry.discover(lambda p, x: x @ p["a"] @ p["b"], params, jnp.ones((2, 3)))
+    element = symmetry.random_element(spec, KEY)
+    assert element.matrices["a"].shape == (4, 4)
+    io.save_tree(tmp_path / "element", element._asdict())
+    kept = symmetry.Element(**io.load_tree(tmp_path / "element")[0])
+    jax.tree.map(np.testing.assert_array_equal, kept, element)
+
+
 def test_lists_are_arrays():
     assert float(evaluate.accuracy([[0.9, 0.1], [0.2, 0.8]], [0, 0])) == 0.5
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from configs.fields import bounded
+from configs.fields import bounded, brought
 from configs.parts import Factory
 
 Stage = Literal["pretrain", "stochastic", "gmm", "refine", "train", "evaluate"]
@@ -30,7 +30,7 @@ class SharedNetwork(Factory):
 class Pretraining:
     """Stage 0: the deterministic network."""
 
-    weights: str | None = None
+    weights: str | None = brought("file")
     """File of weights to import instead of training: safetensors of ours or of PyTorch, or a state dict."""
     epochs: int = bounded(100, 1, 100_000)
     """Passes over the training data."""

@@ -47,7 +47,8 @@ def pretrain(problem: Problem, checkpoint: TrainingStore) -> dict[str, Any]:
     """Stage 0: the deterministic network, trained or imported. Trainings go on from their `checkpoint`."""
     settings = problem.config.pretraining
     if settings.weights is not None:
-        params = import_weights(problem.model, problem.config.model.name, settings.weights)
+        layers = None if problem.is_own else problem.network
+        params = import_weights(problem.model, layers, settings.weights)
         return {"params": params, "losses": np.zeros(0, np.float32)}
     params, losses = sharing.pretrain(
         keys.named(problem.key, "pretrain"),

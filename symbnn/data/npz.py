@@ -45,7 +45,8 @@ def from_npz(
         resize: Side of the images (n, height, width, channels): block averages.
     """
     path = Path(path)
-    arrays = _read(path)
+    arrays = read_arrays(path)
+    _check_names(path, list(arrays))
     train = _split(path, arrays, *TRAIN)
     name = path.name
     if TEST[0] in arrays:
@@ -77,8 +78,8 @@ def _taken(split: Split, num: int | None, seed: list[int], name: str, resize: in
     return read_part(part, subset(part, num, seed, name), resize)
 
 
-def _read(path: Path) -> dict[str, np.ndarray]:
-    """The arrays by name; `DataError` for another file, object arrays, and names that are not known."""
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """The arrays by name; `DataError` for another file, and for arrays of objects."""
     with reading(path, "an .npz file", MALFORMED, SAVE):
         if path.is_dir():
             raise bad_file(path, expected="an .npz file", found="a folder", advice=SAVE)
@@ -91,7 +92,6 @@ def _read(path: Path) -> dict[str, np.ndarray]:
             )
             raise bad_file(path, expected="an .npz file", found=found, advice=SAVE)
         with np.load(path, allow_pickle=False) as file:
-            _check_names(path, file.files)
             return {name: _array(path, file, name) for name in file.files}
 
 

@@ -108,7 +108,7 @@ def relabelled(spec: SymmetrySpec, samples: Any, key: Key) -> tuple[Samples, dic
     def one(key: Key, params: Params) -> tuple[Params, dict[str, Array]]:
         element = symmetry.random_element(spec, key)
         scales, signs = jax.tree.map(jnp.ones_like, (element.scales, element.signs))
-        only_labels = element._replace(scales=scales, signs=signs)
+        only_labels = element._replace(scales=scales, signs=signs, matrices={})
         return symmetry.act(spec, only_labels, params), element.permutations
 
     return jax.jit(jax.vmap(one))(jax.random.split(key, tree.num_samples(samples)), samples)

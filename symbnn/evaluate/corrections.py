@@ -1,93 +1,188 @@
 """Corrections of an averaged network before it is judged: the `correct` of `symbnn.evaluate.barrier`.
 
-The activations of a mean of two networks vary less than those of either (variance collapse).
+The activations of a mean of networks vary less than those of any of them (variance collapse).
 
-- `recompute_statistics`: BatchNorm's running mean and variance of the ends are not those of the mean network;
-  they are measured anew.
+- `recompute_statistics`: the running means and variances of the ends are not those of the mean network; they
+  are measured anew, each behind layers that are corrected already.
 - `repair` (REPAIR, Jordan et al. 2022, arXiv 2211.08403): give each pre-activation of the mean network the
   mean and standard deviation interpolated from the ends, by an affine change of the unit's own weights.
+
+Both find their places in the program of the network (`symbnn.evaluate.preactivations`), not by names.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from symbnn import tree
 from symbnn.evaluate.barrier import Correction
-from symbnn.types import Key, Params
+from symbnn.evaluate.lockstep import Apply, Leaves, Reading, Traced, trace, walk
+from symbnn.evaluate.origins import Spread
+from symbnn.evaluate.preactivations import Site
+from symbnn.symmetry.program import Value
+from symbnn.types import Params
 
-Train = Callable[[Params, jax.Array, Key], tuple[jax.Array, Params]]
-Preactivations = Callable[[Params, jax.Array], Mapping[str, jax.Array]]
-"""Pre-activations `(inputs, ..., units)` by layer, input to output; layer `x` owns `x/kernel`, `x/bias`."""
+# Below this a standard deviation is that of a unit that never moves.
+SMALLEST_STD = 1e-8
 
 
-def recompute_statistics(train: Train, inputs: jax.Array, key: Key, *, block_inputs: int = 256) -> Correction:
-    """Batch statistics averaged over blocks of `inputs` (a remainder shorter than a block is left out).
-
-    A running statistic moves as new = m old + (1 - m) batch. Two updates, from old = 0 and old = 1, give m
-    and so the batch's own value, whatever momentum the network was built with.
+def recompute_statistics(apply: Apply, inputs: Any) -> Correction:
+    """Running means and variances that are those of `inputs`, all of them as one batch.
 
     Args:
-        train: `(params, inputs, key) -> (outputs, params)` of a model in training mode.
-        inputs: What the statistics are measured on.
-        key: For what is random in training mode.
-        block_inputs: Size of a batch.
+        apply: The network in evaluation mode, `(params, inputs) -> outputs`.
+        inputs: What the statistics are measured on; a tuple for a network of several inputs.
     """
-    size = min(block_inputs, inputs.shape[0])
-    blocks = inputs[: inputs.shape[0] // size * size].reshape(-1, size, *inputs.shape[1:])
 
     def correct(a: Params, b: Params, weight: float | jax.Array, params: Params) -> Params:
-        def updated(old: float, block: jax.Array) -> Any:
-            start = jax.tree.map(lambda leaf: jnp.full_like(leaf, old), params["batch_stats"])
-            return train({**params, "batch_stats": start}, block, key)[1]["batch_stats"]
-
-        def measure(block: jax.Array) -> Any:
-            from_zero, from_one = updated(0.0, block), updated(1.0, block)
-            return jax.tree.map(lambda zero, one: zero / (1.0 - (one - zero)), from_zero, from_one)
-
-        measured = jax.lax.map(measure, blocks)
-        return {**params, "batch_stats": jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), measured)}
+        return with_statistics(trace(apply, params, inputs), params)
 
     return correct
 
 
-def repair(preactivations: Preactivations, inputs: jax.Array) -> Correction:
-    """Pre-activations with interpolated mean and standard deviation, layer after layer.
+def repair(apply: Apply, inputs: Any) -> Correction:
+    """Pre-activations with interpolated mean and standard deviation, layer after layer, but for the outputs.
 
     Args:
-        preactivations: `(params, inputs) -> {layer: (inputs, ..., units)}`.
-        inputs: What means and standard deviations are measured on.
+        apply: The network in evaluation mode, `(params, inputs) -> outputs`.
+        inputs: What means and standard deviations are measured on; a tuple for a network of several.
     """
 
     def correct(a: Params, b: Params, weight: float | jax.Array, params: Params) -> Params:
-        ends = [{name: _moments(z) for name, z in preactivations(end, inputs).items()} for end in (a, b)]
-        for layer in ends[0]:
-            # Measured on the network corrected so far: each layer sees repaired inputs.
-            mean, std = _moments(preactivations(params, inputs)[layer])
-            wanted_mean, wanted_std = (
-                (1.0 - weight) * at_a + weight * at_b
-                for at_a, at_b in zip(ends[0][layer], ends[1][layer], strict=True)
+        return with_moments(trace(apply, params, inputs), params, (a, b), (1.0 - weight, weight))
+
+    return correct
+
+
+def with_statistics(traced: Traced, params: Params) -> Params:
+    """The network with running statistics of the inputs; `ValueError` if it has none."""
+    check_visible(traced)
+    if not any(site.norm for site in traced.sites):
+        raise ValueError(
+            "no normalisation by running statistics was found in the network: nothing to measure"
+        )
+    return walk(traced, [params], statistics)
+
+
+def with_moments(
+    traced: Traced, params: Params, networks: Sequence[Params], weights: Sequence[float | jax.Array]
+) -> Params:
+    """The network with the weighted mean of the moments of all `networks`, and statistics of its own."""
+    check_visible(traced)
+    check_repairable(traced)
+    return walk(traced, [*networks, params], lambda reading: repaired(reading, weights))
+
+
+def check_visible(traced: Traced) -> None:
+    """`ValueError` naming a leaf that is used where nothing can be measured."""
+    if traced.in_loops:
+        raise ValueError(
+            f"leaf {traced.in_loops[0]!r} is used inside a loop or a branch, where nothing can be measured; "
+            "write the layers out, or leave the network uncorrected"
+        )
+
+
+def check_repairable(traced: Traced) -> None:
+    """`ValueError` naming a layer whose pre-activations no weights of its own shift and scale."""
+    for site in traced.sites:
+        if not site.is_output and not is_repairable(site):
+            raise ValueError(
+                f"the pre-activations made by {site.label!r} cannot be repaired: no shift and gain of their "
+                "own were found; use running statistics, or no correction"
             )
-            factor = wanted_std / jnp.maximum(std, 1e-8)
-            bias = factor * (tree.named_leaves(params)[f"{layer}/bias"] - mean) + wanted_mean
-            params = _with_layer(params, layer, factor, bias)
-        return params
-
-    return correct
+    if not any(not site.is_output for site in traced.sites):
+        raise ValueError("no pre-activations were found in the network: nothing to repair")
 
 
-def _with_layer(params: Params, layer: str, factor: jax.Array, bias: jax.Array) -> Params:
-    """Kernel times `factor` along its last axis, and the new bias."""
-
-    def change(name: str, leaf: jax.Array) -> jax.Array:
-        return leaf * factor if name == f"{layer}/kernel" else bias if name == f"{layer}/bias" else leaf
-
-    return tree.map_named(change, params)
+def is_repairable(site: Site) -> bool:
+    """Whether a shift and a gain, or a norm that has neither, set the moments of a pre-activation."""
+    is_bare = site.norm is not None and site.gain is None and site.shift is None
+    return is_bare or (site.shift is not None and site.scale is not None)
 
 
-def _moments(preactivations: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Mean and standard deviation of each unit over inputs and positions."""
-    axes = tuple(range(preactivations.ndim - 1))
-    return jnp.mean(preactivations, axes), jnp.std(preactivations, axes)
+def statistics(reading: Reading) -> Leaves:
+    """Mean and variance of what a norm sees, over all that shares a unit."""
+    return measured(reading, reading.leaves[-1])
+
+
+def measured(reading: Reading, leaves: Leaves) -> Leaves:
+    """The statistics of a site of the corrected network, with these leaves."""
+    norm = reading.site.norm
+    if norm is None:
+        return {}
+    value = reading.value_of(norm.normalised, -1, leaves)
+    mean, std = moments(value, norm.spread, leaves[norm.mean])
+    return {
+        norm.mean: mean / _multiple(reading, leaves, norm.mean, *norm.used_mean),
+        norm.variance: std**2 / _multiple(reading, leaves, norm.variance, *norm.used_variance),
+    }
+
+
+def _multiple(reading: Reading, leaves: Leaves, leaf: str, value: Value, spread: Spread) -> jax.Array:
+    """What a statistic is multiplied by where it is used: one, or what makes up for its first updates."""
+    ones = jnp.ones_like(leaves[leaf])
+    one, none = (reading.weigh(leaves | {leaf: at}, value) for at in (ones, jnp.zeros_like(ones)))
+    return moments(one - none, spread, ones)[0]
+
+
+def repaired(reading: Reading, weights: Sequence[float | jax.Array], start: Leaves | None = None) -> Leaves:
+    """New statistics, and shift and gain by which the moments are those of the other networks, weighed.
+
+    `start` replaces leaves of the corrected network first.
+    """
+    site = reading.site
+    new = dict(start or {})
+    new |= measured(reading, reading.leaves[-1] | new)
+    if site.is_output or site.shift is None or site.spread is None or site.scale is None:
+        return new
+    leaves = reading.leaves[-1] | new
+    like, spread = leaves[site.shift], site.spread
+    ends = [moments(reading.value_of(site.value, i), spread, like) for i in range(len(weights))]
+    wanted_mean, wanted_std = (
+        sum(weight * moment for weight, moment in zip(weights, several, strict=True))
+        for several in zip(*ends, strict=True)
+    )
+    mean, std = moments(reading.value_of(site.value, -1, leaves), spread, like)
+    factor = wanted_std / jnp.maximum(std, SMALLEST_STD)
+    shift = factor * (like - mean) + wanted_mean
+    return new | {site.shift: shift, site.scale: _scaled(reading, leaves, factor)}
+
+
+def moments(value: jax.Array, spread: Spread, like: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Mean and standard deviation over all elements of `value` that share an element of `like`."""
+    _, gather = jax.vjp(spread, jnp.zeros(like.shape, value.dtype))
+
+    def average(array: jax.Array) -> jax.Array:
+        return gather(array)[0] / count
+
+    (count,) = gather(jnp.ones_like(value))
+    mean = average(value)
+    return mean, jnp.sqrt(average(jnp.square(value - spread(mean))))
+
+
+def _scaled(reading: Reading, leaves: Leaves, factor: jax.Array) -> jax.Array:
+    """The leaf that sets the size of a pre-activation, every unit of it times its factor."""
+    site = reading.site
+    assert site.scale is not None
+    leaf = leaves[site.scale]
+    if site.scale == site.gain:
+        return leaf * factor.reshape(leaf.shape)
+    # Which unit a weight belongs to: where the derivative of the units by it does not vanish. Every weight
+    # makes one unit only, so a mean over what it makes is that unit's factor.
+    linear, weight, spread, known = site.linear, site.weight, site.spread, reading.values[-1]
+    assert linear is not None
+    assert weight is not None
+    assert spread is not None
+
+    def units(own: jax.Array) -> jax.Array:
+        operands = [
+            jnp.ones_like(known[value]) if value in known else reading.weigh(leaves | {weight: own}, value)
+            for value in linear.operands
+        ]
+        assert linear.evaluate is not None
+        return linear.evaluate(*operands)[0]
+
+    _, gather = jax.vjp(units, leaf)
+    (total,), (count,) = (gather(site.start_like(spread(each))) for each in (factor, jnp.ones_like(factor)))
+    return leaf * jnp.where(count > 0, total / jnp.where(count > 0, count, 1), 1)

@@ -1,8 +1,8 @@
 """A network by the name of the function that makes it, `module:function`: what a command line can say.
 
 The function is the user's. It is called as `function(input_shape, num_outputs)`, or with a third argument
-`key` if it has one, and returns a `Model`, or a network of any library that `wrap` takes. Whatever goes wrong
-in it, or with its name, is one `ValueError` that says where.
+`key` if it has one, and returns a `Model`, a network of any library that `wrap` takes, or two functions
+`(init, apply)`. Whatever goes wrong in it, or with its name, is one `ValueError` that says where.
 """
 
 import functools
@@ -29,30 +29,34 @@ EXAMPLE = "my_networks:build, the function `build` in my_networks.py of the curr
 
 
 @functools.lru_cache(maxsize=64)
-def from_factory(reference: str, input_shape: tuple[int, ...], num_outputs: int) -> Model:
+def from_factory(
+    reference: str, input_shape: tuple[int, ...] | None = None, num_outputs: int | None = None
+) -> Model:
     """The `Model` that the function called `reference` makes for inputs of this shape.
 
+    Equal arguments give the same `Model`, as for our own networks: what is jitted over it compiles once.
+
     Args:
-        reference: `module:function`; the module is importable, say from the current folder.
-        input_shape: Of one input, without the batch axis.
-        num_outputs: Logits, or regression outputs.
+        reference: `module:function`; the module is importable, say from the current folder. A function
+            without arguments will do, if its network fits.
+        input_shape: Of one input, without the batch axis; needed unless the function knows it itself.
+        num_outputs: Logits, or regression outputs; likewise.
     """
-    # Kept, as equal settings of our own networks give the same `Model`: what is jitted over it compiles once.
-    factory, shape = find(reference), tuple(input_shape)
-    takes_key = _takes_key(reference, factory)
+    factory = find(reference)
+    given, takes_key = _arguments(reference, factory, input_shape, num_outputs)
+    words = f" for input_shape {input_shape} and {num_outputs} outputs" if given else ""
 
     def make(key: Key) -> Any:
-        with_key = {"key": key} if takes_key else {}
         try:
-            return factory(shape, num_outputs, **with_key)
+            return factory(*given, **({"key": key} if takes_key else {}))
         except Exception as error:  # whatever the user's code raises
-            raise ValueError(
-                f"{reference} raises {_words(error)} for input_shape {shape} and {num_outputs} outputs"
-            ) from error
+            raise ValueError(f"{reference} raises {_words(error)}{words}") from error
 
     made = make(jax.random.key(0))
-    model = made if isinstance(made, Model) else _wrapped(reference, made, shape, make if takes_key else None)
-    _check_outputs(reference, model, shape, num_outputs)
+    model = made
+    if not isinstance(made, Model):
+        model = _wrapped(reference, made, input_shape, make if takes_key else None)
+    _check_outputs(reference, model, model.input_shape or input_shape, num_outputs)
     return model
 
 
@@ -84,35 +88,58 @@ def _import(name: str) -> ModuleType:
         raise ValueError(f"{name} cannot be imported: it raises {_words(error)}") from error
 
 
-def _takes_key(reference: str, factory: Callable[..., Any]) -> bool:
+def _arguments(
+    reference: str, factory: Callable[..., Any], input_shape: tuple[int, ...] | None, num_outputs: int | None
+) -> tuple[tuple[Any, ...], bool]:
+    """What the function is called with, and whether with a key; `ValueError` if it asks for anything else."""
     try:
         signature = inspect.signature(factory)
     except (TypeError, ValueError):  # a function that is not written in Python
-        return False
-    takes_key = "key" in signature.parameters
-    try:
-        signature.bind((), 0, **({"key": None} if takes_key else {}))
-    except TypeError as error:
-        raise ValueError(
-            f"{reference} takes {signature}; it is called as function(input_shape, num_outputs), or with a "
-            f"third argument called key"
-        ) from error
-    return takes_key
+        return (input_shape, num_outputs), False
+    keyed = {"key": None} if "key" in signature.parameters else {}
+    both = (input_shape, num_outputs)
+    for given in ((), both) if None in both else (both, ()):
+        try:
+            signature.bind(*given, **keyed)
+        except TypeError:
+            continue
+        if given and None in given:
+            raise ValueError(
+                f"{reference} takes {signature}, but the shape of an input or the number of outputs is not "
+                "given"
+            )
+        return given, bool(keyed)
+    raise ValueError(
+        f"{reference} takes {signature}; it is called as function(input_shape, num_outputs), or with a third "
+        "argument called key"
+    )
 
 
 def _wrapped(
-    reference: str, network: Any, shape: tuple[int, ...], make: Callable[[Key], Any] | None
+    reference: str,
+    network: Any,
+    input_shape: tuple[int, ...] | None,
+    make: Callable[[Key], Any] | None,
 ) -> Model:
+    """The `Model` of a network of another library; `make` gives fresh ones where the function takes a key."""
+    if input_shape is None:
+        raise ValueError(f"the network of {reference} is traced on an input, whose shape is not given")
     # Descriptions draw their own weights; of a network that has weights the function makes another.
     init = None if library(network) in ("linen", "haiku") else make
+    if type(network) is tuple and len(network) == 2 and all(map(callable, network)):
+        init, network = network
     try:
-        return wrap(network, jax.ShapeDtypeStruct((2, *shape), jnp.float32), init=init)
+        return wrap(network, jax.ShapeDtypeStruct((2, *input_shape), jnp.float32), init=init)
     except ValueError as error:
         raise ValueError(f"{reference} returned {described(network)}: {error}") from error
 
 
-def _check_outputs(reference: str, model: Model, shape: tuple[int, ...], num_outputs: int) -> None:
-    """`ValueError` unless a batch of inputs gives a row of outputs each."""
+def _check_outputs(
+    reference: str, model: Model, shape: tuple[int, ...] | None, num_outputs: int | None
+) -> None:
+    """`ValueError` unless a batch of inputs gives a row of outputs each; None is not known."""
+    if shape is None:
+        return
     try:
         shapes = jax.eval_shape(model.init, jax.random.key(0))
         given = jax.eval_shape(model.apply, shapes, jax.ShapeDtypeStruct((2, *shape), jnp.float32))
@@ -121,7 +148,7 @@ def _check_outputs(reference: str, model: Model, shape: tuple[int, ...], num_out
             f"the network of {reference} raises {_words(error)} for inputs of shape (2, *{shape})"
         ) from error
     found = getattr(given, "shape", None)
-    if found != (2, num_outputs):
+    if num_outputs is not None and found != (2, num_outputs):
         raise ValueError(
             f"the network of {reference} gives outputs of shape {found} for inputs of shape (2, *{shape}); "
             f"expected (2, {num_outputs}), a number for every class of every input"

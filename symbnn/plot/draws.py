@@ -4,10 +4,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from symbnn import tree
-from symbnn.inference import Fit
-from symbnn.posteriors import Empirical, Posterior
-from symbnn.symmetry import Aligned
+from symbnn import chains, tree
 from symbnn.symmetry.numerics import check_finite
 
 LEAST_DRAWS = 4
@@ -33,21 +30,12 @@ class Draws(NamedTuple):
         return self.is_chained and chains > 1 and draws >= LEAST_DRAWS
 
 
-def samples_of(name: str, networks: Any) -> tuple[dict[str, Any], int | None]:
+def samples_of(name: str, given: Any) -> tuple[dict[str, Any], int | None]:
     """Stacked networks, their leaves of real numbers by name; and the number of chains where it is known."""
-    while isinstance(networks, Fit | Aligned):
-        networks = networks.posterior if isinstance(networks, Fit) else networks.samples
-    num_chains = None
-    if isinstance(networks, Empirical):
-        networks, num_chains = networks.samples, networks.num_chains
-    elif isinstance(networks, Posterior):
-        kind = type(networks).__name__
-        raise ValueError(
-            f"{name} is a {kind}, which keeps no networks; draw some: posterior.sample(key, num)"
-        )
+    samples, num_chains = chains.unpack(given)
     leaves = {
         leaf: values
-        for leaf, values in tree.named_leaves(networks).items()
+        for leaf, values in tree.named_leaves(samples).items()
         if hasattr(values, "dtype") and jnp.issubdtype(values.dtype, jnp.floating)
     }
     if not leaves:

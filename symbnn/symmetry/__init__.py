@@ -1,8 +1,17 @@
 """Symmetries of networks: find, verify, act, align, fix gauges, count swaps. Knows arrays, not Bayes."""
 
 from symbnn.symmetry.alignment import Aligned, align, align_gaussians
+from symbnn.symmetry.certificate import Completeness, completeness
 from symbnn.symmetry.discovery import discover, register_rule, rules
-from symbnn.symmetry.gauges import Balanced, balance, canonicalise, normalise, sort_units
+from symbnn.symmetry.gauges import (
+    Balanced,
+    Folded,
+    balance,
+    canonicalise,
+    fold_gains,
+    normalise,
+    sort_units,
+)
 from symbnn.symmetry.group import (
     Element,
     Report,
@@ -21,7 +30,9 @@ from symbnn.symmetry.spec import Group, SymmetrySpec, from_axes
 __all__ = [
     "Aligned",
     "Balanced",
+    "Completeness",
     "Element",
+    "Folded",
     "Group",
     "Report",
     "SymmetrySpec",
@@ -30,8 +41,10 @@ __all__ = [
     "align_gaussians",
     "balance",
     "canonicalise",
+    "completeness",
     "compose",
     "discover",
+    "fold_gains",
     "from_axes",
     "identity",
     "inverse",

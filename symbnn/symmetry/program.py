@@ -6,7 +6,7 @@ Every call is walked afresh, so a layer that is called twice is described twice.
 each time, so two layers that share a mask of ones do not become one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ BODY_OF_CALL = {
     **dict.fromkeys(("closed_call", "core_call", "custom_jvp_call", "custom_vjp_call"), "call_jaxpr"),
     "custom_vjp_call_jaxpr": "fun_jaxpr",
 }
+LOOPS = {"scan", "while", "cond"}
 
 
 @dataclass(eq=False)
@@ -60,6 +61,8 @@ class Equation:
     results: tuple[Value, ...]
     where: Any = None
     is_used: tuple[bool, ...] = ()
+    evaluate: Callable[..., list[Any]] | None = None
+    """Arrays of the operands to arrays of the results; None for a pseudo-equation."""
 
 
 class Program(NamedTuple):
@@ -78,9 +81,9 @@ class Program(NamedTuple):
         return readers
 
 
-def flatten(closed: ClosedJaxpr) -> Program:
-    """The program of a traced function."""
-    walker = _Walker()
+def flatten(closed: ClosedJaxpr, *, walks_loops: bool = True) -> Program:
+    """The program of a traced function; where loops are left whole, every equation can be evaluated."""
+    walker = _Walker(walks_loops)
     inputs = [_value(variable.aval, ()) for variable in closed.jaxpr.invars]
     outputs = walker.call(closed, inputs, ())
     return Program(_live(walker.equations, outputs), inputs, outputs)
@@ -98,6 +101,7 @@ def constant(array: Any) -> Value:
 
 @dataclass
 class _Walker:
+    walks_loops: bool
     equations: list[Equation] = field(default_factory=list)
 
     def call(
@@ -122,6 +126,8 @@ class _Walker:
         name, params = equation.primitive.name, equation.params
         if name in BODY_OF_CALL and BODY_OF_CALL[name] in params:
             return self.call(params[BODY_OF_CALL[name]], operands, loops)
+        if name in LOOPS and not self.walks_loops:
+            return self.plain(equation, operands, loops)
         if name == "scan":
             return self.scan(equation, operands, loops)
         if name == "while":
@@ -132,8 +138,27 @@ class _Walker:
                 self.emit("phi", (operands[0], *cases), _value(cases[-1], loops), equation)
                 for cases in zip(*branches, strict=True)
             ]
+        return self.plain(equation, operands, loops)
+
+    def plain(self, equation: Any, operands: list[Value], loops: tuple[Loop, ...]) -> list[Value]:
+        """An equation as it is."""
         results = [_value(variable.aval, loops) for variable in equation.outvars]
-        self.equations.append(Equation(name, params, tuple(operands), tuple(results), equation.source_info))
+        primitive, params = equation.primitive, equation.params
+
+        def evaluate(*arrays: Any) -> list[Any]:
+            found = primitive.bind(*arrays, **primitive.get_bind_params(params))
+            return list(found) if primitive.multiple_results else [found]
+
+        self.equations.append(
+            Equation(
+                primitive.name,
+                params,
+                tuple(operands),
+                tuple(results),
+                equation.source_info,
+                evaluate=evaluate,
+            )
+        )
         return results
 
     def emit(

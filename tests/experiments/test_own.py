@@ -42,6 +42,27 @@ def smooth(input_shape, num_outputs):
 def linear(input_shape, num_outputs):
     return nn.Dense(num_outputs)
 """
+EQUINOX = """
+import equinox as eqx
+import jax
+
+
+class Net(eqx.Module):
+    first: eqx.nn.Linear
+    second: eqx.nn.Linear
+
+    def __init__(self, size, outputs, key):
+        keys = jax.random.split(key)
+        self.first = eqx.nn.Linear(size, 8, key=keys[0])
+        self.second = eqx.nn.Linear(8, outputs, key=keys[1])
+
+    def __call__(self, example):
+        return self.second(jax.nn.relu(self.first(example)))
+
+
+def build(input_shape, num_outputs, key):
+    return Net(*input_shape, num_outputs, key)
+"""
 NEED_MORE = {"weight_sharing": {"clustering": {"num_components": 2, "smallest_cluster": 1}}}
 """Settings without which a study refuses a network of 83 weights."""
 OPEN = sorted(study for study in configs.STUDIES if not configs.STUDIES[study].refuses)
@@ -63,6 +84,7 @@ def folder(tmp_path_factory):
     np.savez(path / "values.npz", inputs=inputs, targets=inputs[:, 0])
     np.savez(path / "wide.npz", inputs=9 * inputs, targets=labels)
     (path / "networks_of_a_user.py").write_text(SOURCE)
+    (path / "equinox_of_a_user.py").write_text(EQUINOX)
     return path
 
 
@@ -130,6 +152,15 @@ def test_a_network_without_what_the_study_is_about_is_refused_before_training(
     assert not (tmp_path / "stages").exists()
 
 
+@pytest.mark.parametrize("brought", [{"npz": "own.npz"}, {"function": "build"}])
+def test_published_networks_go_with_nothing_that_is_brought(here, tmp_path, brought):
+    published = configs.STUDIES["merging"].configs["cifar10_resnet20"][1]
+    own_parts = own("merging")
+    change = {"data": own_parts.data} if "npz" in brought else {"model": own_parts.model}
+    with pytest.raises(ValueError, match="does not go with published networks"):
+        run("merging", dataclasses.replace(published, **change), tmp_path)
+
+
 def test_negatives_need_inputs_between_zero_and_one(here, tmp_path):
     with pytest.raises(ValueError, match=r"need x in \[0, 1\]; those of wide\.npz .* go from .*: rescale"):
         run("diversity", own("diversity", npz="wide.npz"), tmp_path)
@@ -168,13 +199,14 @@ def test_rows_are_no_images(here):
 def test_the_command_runs_in_a_folder_with_nothing_but_the_users_files(folder):
     command = [
         *(sys.executable, "-m", "experiments.compact_posterior", "debug"),
-        *("--data.npz", "own.npz", "--model.factory", "networks_of_a_user:build"),
+        *("--data.npz", "own.npz", "--model.factory", "equinox_of_a_user:build"),
     ]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     ended = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
     (directory,) = (folder / "runs" / "compact_posterior").iterdir()
-    assert (directory / "report.html").exists()
+    assert "equinox_of_a_user:build (75 weights)" in (directory / "report.html").read_text()
+    assert "layer first" in (directory / "report.html").read_text()
     again = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     assert "hmc: reused" in again.stdout
     inputs, labels = clouds(260)

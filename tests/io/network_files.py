@@ -18,8 +18,9 @@ import numpy as np
 from flax import linen as nn
 from flax import nnx
 
-from symbnn import io, posteriors, tree
-from tests.models.wrapping.networks import LinenMLP, NnxMLP, haiku_mlp, list_of_tuples
+from symbnn import density, io, models, posteriors, tree
+from symbnn.inference import storage
+from tests.models.wrapping.networks import LinenMLP, NnxMLP, haiku_mlp, list_of_tuples, plain_cases
 
 ONE_ROW = jnp.ones((1, 3))
 
@@ -92,8 +93,18 @@ def summary(posterior):
     return [str(structure), digest.hexdigest()]
 
 
-def main(directory):
+def fingerprints():
+    """By which the run of a wrapped network is known when it is gone on with."""
+    data = density.Batch(np.ones((4, 3), np.float32), np.zeros(4, np.int32))
     found = {}
+    for kind, case in plain_cases().items():
+        target = density.target(models.wrap(case.network, ONE_ROW, init=case.init), data)
+        found[kind] = storage.fingerprint(jax.random.key(0), target, {})
+    return found
+
+
+def main(directory):
+    found = {"fingerprints": fingerprints()}
     for kind in NETWORKS:
         like = NETWORKS[kind](jax.random.key(9))
         found[kind] = [summary(io.load_posterior(path, like)[0]) for path in paths(directory, kind)]

@@ -17,7 +17,7 @@ from safetensors import safe_open
 
 from symbnn import io, posteriors, tree
 from symbnn.io import trees
-from tests.io.network_files import NETWORKS, make, paths, samples, summary
+from tests.io.network_files import NETWORKS, fingerprints, make, paths, samples, summary
 from tests.io.same import same
 from tests.models.wrapping.networks import KEY, EquinoxNormed, NnxMLP, NnxNormed
 
@@ -30,7 +30,8 @@ LIKE = {
 
 
 def test_another_process_reads_the_same_bits_in_the_same_classes(tmp_path):
-    expected = {}
+    """And would go on with the runs of wrapped networks: it knows them by the same fingerprint."""
+    expected = {"fingerprints": fingerprints()}
     for kind in NETWORKS:
         made = make(kind)
         for path, posterior in zip(paths(tmp_path, kind), made, strict=True):

@@ -79,6 +79,19 @@ def haiku(input_shape, num_outputs):
     import haiku as hk
 
     return hk.transform(lambda x: hk.nets.MLP([6, num_outputs])(x))
+
+
+def two_functions(input_shape, num_outputs):
+    def init(key):
+        keys = jax.random.split(key)
+        shapes = (*input_shape, 6), (6, num_outputs)
+        return [jax.random.normal(key, shape) for key, shape in zip(keys, shapes)]
+
+    return init, lambda params, x: jax.nn.relu(x @ params[0]) @ params[1]
+
+
+def without_arguments():
+    return models.mlp((7,), 3, hidden=(6,))
 """
 
 
@@ -94,7 +107,10 @@ def own(tmp_path, monkeypatch):
     return name
 
 
-@pytest.mark.parametrize("function", ["module", "model", "keyed", "equinox", "nnx", "haiku"])
+@pytest.mark.parametrize(
+    "function",
+    [*("module", "model", "keyed", "equinox", "nnx", "haiku"), "two_functions", "without_arguments"],
+)
 def test_what_the_function_returns_becomes_a_model_for_these_inputs(own, function):
     shape = (4, 2) if function in ("module", "keyed") else (7,)
     model = from_factory(f"{own}:{function}", shape, 3)
@@ -105,6 +121,12 @@ def test_what_the_function_returns_becomes_a_model_for_these_inputs(own, functio
     assert from_factory(f"{own}:{function}", shape, 3) is model
     drawn = [jax.tree.leaves(model.init(key)) for key in jax.random.split(KEY)]
     assert any(not jnp.array_equal(one, other) for one, other in zip(*drawn, strict=True))
+
+
+def test_a_function_without_arguments_needs_no_shape(own):
+    assert from_factory(f"{own}:without_arguments").input_shape == (7,)
+    with pytest.raises(ValueError, match=r"takes \(input_shape, num_outputs\), but the shape .* not given"):
+        from_factory(f"{own}:module")
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,11 @@ def test_chains_that_either_knows_hold_for_both():
         plot.pairs(RAW, posteriors.Empirical(aligned().samples))
 
 
+def test_chains_come_by_the_door_that_the_refusal_names():
+    shown = plot.trace(posteriors.Empirical.from_chains(GROUPED), which=KERNEL)
+    np.testing.assert_allclose([line.get_ydata() for line in shown.axes[0].lines], values(SAMPLES), rtol=1e-6)
+
+
 def test_the_worst_weights_are_those_with_the_largest_rhat_of_every_leaf_first():
     chosen = choose(5, drawn())
     assert [weight.leaf for weight in chosen[:3]] != [chosen[0].leaf] * 3
@@ -145,6 +150,7 @@ def test_weights_are_chosen_by_leaf_and_index(which, expected):
     assert choose(list(map(str, expected)), drawn()) == expected
 
 
+GROUPED = tree.by_chain(SAMPLES, CHAINS)
 BROKEN = jax.tree.map(lambda leaf: leaf.at[0].set(jnp.nan), SAMPLES)
 NETWORK = tree.take(SAMPLES, slice(0, 1))
 
@@ -162,10 +168,15 @@ NETWORK = tree.take(SAMPLES, slice(0, 1))
             lambda: plot.trace(posteriors.Empirical(NETWORK)),
             "trace needs at least two draws of each chain, got 1",
         ),
-        (lambda: plot.rank(compact.gaussian(SAMPLES)), "raw is a DiagonalGaussian, which keeps no networks"),
-        (lambda: plot.rank(inference.Fit(compact.gaussian(SAMPLES), {})), "DiagonalGaussian, which keeps no"),
+        (
+            lambda: plot.rank(compact.gaussian(SAMPLES)),
+            "got a DiagonalGaussian, a law; draw networks from it first",
+        ),
+        (lambda: plot.rank(inference.Fit(compact.gaussian(SAMPLES), {})), "got a DiagonalGaussian, a law"),
         (lambda: plot.rank(posteriors.Empirical(BROKEN, CHAINS)), "of raw has values that are not finite"),
         (lambda: plot.pairs(SAMPLES, BROKEN), "of aligned has values that are not finite"),
+        (lambda: plot.spread(GROUPED, aligned()), r"\(3, 8, \.\.\.\): .*Empirical\.from_chains\(samples\)"),
+        (lambda: plot.pairs(GROUPED), r"\(3, 8, \.\.\.\): .*Empirical\.from_chains\(samples\)"),
         (lambda: plot.rank(RAW, NETWORK), "1 samples do not divide into 3 chains"),
         (lambda: plot.rank(RAW, tree.take(SAMPLES, slice(0, 21))), r"aligned: leaf .* has shape \(3, 7"),
         (lambda: plot.rank(RAW, {"other": SAMPLES["out"]}), "aligned: missing leaves"),

@@ -78,3 +78,26 @@ def concatenated_spec() -> SymmetrySpec:
 def random_params(spec: SymmetrySpec, seed: int):
     random = np.random.default_rng(seed)
     return {leaf.name: jnp.asarray(random.normal(size=leaf.shape), jnp.float32) for leaf in spec.leaves}
+
+
+def linear_spec() -> SymmetrySpec:
+    """Heads of channels that any invertible matrix mixes, a stream that rotates, one that keeps its mean."""
+    head = Factor(3, "head")
+    vector, dual = Factor(4, "channel", ONE, (1,)), Factor(4, "channel", MINUS, (1,))
+    stream, centred = Factor(5, "stream", signs=(1,)), Factor(6, "centred")
+    return SymmetrySpec(
+        groups=(
+            Group("head", 3),
+            Group("channel", 4, ("head",), 1, 1, "invertible"),
+            Group("stream", 5, num_signs=1, kind="orthogonal"),
+            Group("centred", 6, kind="orthogonal", centred=True),
+        ),
+        leaves=(
+            Leaf("query", (5, 3, 4), ((stream,), (head,), (vector,))),
+            Leaf("key", (12, 5), ((head, dual), (stream,))),
+            Leaf("square", (4, 3, 4), ((dual,), (head,), (vector,))),
+            Leaf("embedding", (7, 5), ((Factor(7),), (stream,))),
+            Leaf("sum", (6 + 2, 5), ((Segments(((centred,), (Factor(2),))),), (stream,))),
+            Leaf("gram", (6, 6), ((centred,), (centred,))),
+        ),
+    )

@@ -50,7 +50,10 @@ def align(
 ) -> Aligned:
     """Relabel the hidden units of every sample so that they fit the reference; predictions do not change.
 
-    Where the network is odd in a unit (tanh), the unit is also turned the right way round.
+    Where the network is odd in a unit (tanh), the unit is also turned the right way round. Units that it only
+    uses linearly (`Group.kind`) are rotated onto those of the reference; where any invertible matrix may mix
+    them, rotations are all that is left once every network has been through `balance`, so do that first.
+    Activations and precisions belong to single units: with those, units are relabelled and flipped only.
 
     Args:
         spec: The network's symmetries.
@@ -87,6 +90,7 @@ def align(
         raise ValueError(f"similarity compares activations; it has no effect with method {method!r}")
     similarity = similarity or "correlation"
     way = way_of(method, similarity, precision_weighted)
+    whole, spec = spec, spec if _may_mix(method, precision_weighted) else spec.permutations_only()
     strategy = reference if isinstance(reference, str) else None
     network = reference_params(spec, samples, reference)
     check_finite(network, "nothing can be aligned to it", whose=" of the reference")
@@ -107,6 +111,7 @@ def align(
         found = match_by_precision(matching, targets, refine, found)
     elements = stacked_elements(spec, found.permutations)
     moved = move(spec, elements, samples)
+    elements = elements if whole == spec else stacked_elements(whole, found.permutations)
     if strategy == "mean":
         network = jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0).astype(leaf.dtype), moved)
     return Aligned(moved, elements, network, unit**2 * found.objective, found.converged, num_chains)
@@ -123,6 +128,10 @@ def _first_match(
 
     samples = matching.samples
     return matched(samples, None) if num_chains is None else match_chains(samples, num_chains, matched)
+
+
+def _may_mix(method: str, precision_weighted: bool) -> bool:
+    return method != "activations" and not precision_weighted
 
 
 def _default_restarts(spec: SymmetrySpec) -> int:

@@ -29,6 +29,9 @@ def align_gaussians(
 ) -> Aligned:
     """Relabel diagonal Gaussians so that they are near a reference; `samples` of the result is (means, stds).
 
+    Units are relabelled and flipped, but not mixed, even where the network allows it: independent weights
+    would be independent no more.
+
     Args:
         spec: The network's symmetries.
         means: Mean weights, with a leading axis over the Gaussians.
@@ -45,6 +48,7 @@ def align_gaussians(
         )
     both = reference if isinstance(reference, tuple) else (reference, reference)
     network = (reference_params(spec, means, both[0]), reference_params(spec, stds, both[1]))
+    whole, spec = spec, spec.permutations_only()
     weights = weight_features(spec, network[0])
 
     def extract(samples: Samples) -> Arrays:
@@ -57,4 +61,5 @@ def align_gaussians(
     elements = stacked_elements(spec, found.permutations)
     # A flipped weight is as uncertain as before.
     moved = (move(spec, elements, means), move(spec, elements._replace(signs={}), stds))
+    elements = stacked_elements(whole, found.permutations)
     return Aligned(moved, elements, network, unit**2 * found.objective, found.converged)

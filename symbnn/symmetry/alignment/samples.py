@@ -50,13 +50,14 @@ def check_samples(spec: SymmetrySpec, samples: Samples) -> None:
 
 
 def stacked_elements(spec: SymmetrySpec, permutations: HostPermutations) -> Element:
-    """Elements of many networks that permute and flip, but do not rescale."""
+    """Elements of many networks that permute, flip and rotate, but do not rescale."""
     num = len(next(iter(permutations.values()), ()))
     unit = identity(spec)._replace(permutations={})
     ones = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num, *leaf.shape)), unit)
     found = element_of(on_device(permutations))
     signs = {name: value.astype(ones.signs[name].dtype) for name, value in found.signs.items()}
-    return Element(found.permutations, ones.scales, ones.signs | signs)
+    matrices = {name: value.astype(ones.matrices[name].dtype) for name, value in found.matrices.items()}
+    return Element(found.permutations, ones.scales, ones.signs | signs, ones.matrices | matrices)
 
 
 @partial(jax.jit, static_argnames="spec")

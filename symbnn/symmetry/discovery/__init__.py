@@ -2,6 +2,7 @@
 
 from symbnn.symmetry.discovery import rules
 from symbnn.symmetry.discovery.discover import discover
+from symbnn.symmetry.discovery.gains import find_gains
 from symbnn.symmetry.discovery.rules import register_rule
 
-__all__ = ["discover", "register_rule", "rules"]
+__all__ = ["discover", "find_gains", "register_rule", "rules"]

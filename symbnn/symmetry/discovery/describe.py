@@ -9,6 +9,7 @@ from typing import NamedTuple
 from symbnn.symmetry.discovery import reasons
 from symbnn.symmetry.discovery.axis_words import Atom
 from symbnn.symmetry.discovery.exponents import Shift
+from symbnn.symmetry.discovery.kinds import Mixing
 from symbnn.symmetry.discovery.names import name_classes
 from symbnn.symmetry.discovery.permutations import Permutations
 from symbnn.symmetry.discovery.redundancy import Generators
@@ -23,7 +24,9 @@ class Found(NamedTuple):
 
     leaves: dict[str, Value]
     used: set[Value]
-    """Values that something reads, or that are outputs."""
+    """Values that something reads, or that are outputs; not those that are held."""
+    held: dict[Value, float]
+    """Leaves that keep one number."""
     permutations: Permutations
     unknowns: Unknowns
     roles: Roles
@@ -31,6 +34,7 @@ class Found(NamedTuple):
     over: dict[Atom, list[Atom]]
     scales: Generators
     signs: Generators
+    kinds: dict[Atom, Mixing]
 
 
 def describe(found: Found) -> SymmetrySpec:
@@ -45,11 +49,12 @@ def describe(found: Found) -> SymmetrySpec:
             tuple(labels[d] for d in found.over[c]),
             found.scales.count(c),
             found.signs.count(c),
+            *found.kinds[c],
         )
         for c in classes
     )
     leaves = tuple(_leaf(found, name, value, labels) for name, value in found.leaves.items())
-    pins, notes = reasons.collect(found.leaves, found.permutations, found.used, labels)
+    pins, notes = reasons.collect(found.leaves, found.permutations, found.used, found.held, labels)
     return SymmetrySpec(
         groups, leaves, tuple(Index(labels[d], d.size) for d in indices), tuple(pins), tuple(notes)
     )

@@ -14,27 +14,29 @@ different shifts, with that leaf whole:
 8. `roles`: which weights produce a unit and which consume it.
 9. `exponents`, by `exponent_rules` and `linear`: the rescalings, then the sign flips.
 10. `redundancy`: generators that another class already has are dropped.
-11. `describe`, by `names` and `reasons`: the spec, with names and with the reason of every pinned axis.
+11. `kinds`: classes that are only used linearly, which matrices may mix.
+12. `describe`, by `names` and `reasons`: the spec, with names and with the reason of every pinned axis.
 
 Every rule is equivariant under the group it leaves, so what is found is a symmetry in exact arithmetic; what
 the rules do not understand is pinned and reported by `explain`.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from symbnn import tree
-from symbnn.frameworks import check_apply, described
+from symbnn import frameworks, tree
+from symbnn.names import lookup
 from symbnn.symmetry.discovery import unstack
 from symbnn.symmetry.discovery.describe import Found, describe
 from symbnn.symmetry.discovery.exponents import find_exponents, find_shifts
 from symbnn.symmetry.discovery.fibres import find_fibres
+from symbnn.symmetry.discovery.kinds import find_kinds
 from symbnn.symmetry.discovery.known_values import find_known_values
 from symbnn.symmetry.discovery.permutations import find_permutations
 from symbnn.symmetry.discovery.redundancy import Generators, remove_redundant
@@ -45,8 +47,19 @@ from symbnn.symmetry.spec import SymmetrySpec
 from symbnn.types import Params
 
 
+class Traced(NamedTuple):
+    """A network as a program, with its weights by name."""
+
+    program: Program
+    leaves: dict[str, Value]
+
+
 def discover(
-    apply: Callable[..., Any], params: Params, *inputs: Any, eval_only: bool = False
+    apply: Callable[..., Any],
+    params: Params,
+    *inputs: Any,
+    eval_only: bool = False,
+    held: Mapping[str, float] | None = None,
 ) -> SymmetrySpec:
     """All symmetries of `apply(params, *inputs)` that the rules can prove.
 
@@ -56,19 +69,18 @@ def discover(
         inputs: The data, likewise. Their axes are never relabelled, nor are those of the outputs.
         eval_only: Adds the rescalings of a BatchNorm that hold in evaluation but detach its running variance
             from the statistics it stands for.
+        held: Leaves that hold one number everywhere, and keep it, by name: gains of one that were folded into
+            the weights behind them (`fold_gains`). They allow for more, and do not move themselves.
     """
-    check_apply(apply)
-    names = tree.leaf_names(params)
-    _refuse_other_leaves(names, params)
-    if repeated := [name for name, count in Counter(names).items() if count > 1]:
-        raise ValueError(f"several leaves of params are named {repeated[0]!r}; give each a name of its own")
-    shapes = jax.tree.map(_shape, (params, inputs))
-    program = flatten(jax.make_jaxpr(lambda params, inputs: apply(params, *inputs))(*shapes))
-    leaves = dict(zip(names, program.inputs[: len(names)], strict=True))
-    whole: frozenset[str] = frozenset()
+    program, leaves = trace(apply, params, *inputs)
+    held = {} if held is None else dict(held)
+    for name in held:
+        lookup(leaves, name, "leaf")
+    whole: frozenset[str] = frozenset(held)
     while True:
         sliced = unstack.take_apart(program, leaves, whole=whole)
-        spec = describe(_find(sliced.program, sliced.names, eval_only))
+        numbers = {sliced.names[name]: number for name, number in held.items()}
+        spec = describe(_find(sliced.program, sliced.names, eval_only, numbers))
         described = {leaf.name: leaf for leaf in spec.leaves}
         if not (unfit := unstack.disagreeing(described, sliced.parts)):
             break
@@ -78,12 +90,25 @@ def discover(
         spec,
         leaves=unstack.put_together(described, leaves, sliced.parts),
         notes=(*spec.notes, *unstack.remarks(program, kept)),
+        held=tuple(held),
     )
 
 
-def _find(program: Program, names: dict[str, Value], eval_only: bool) -> Found:
-    known = find_known_values(program)
-    used = {*program.outputs, *program.readers()}
+def trace(apply: Callable[..., Any], params: Params, *inputs: Any) -> Traced:
+    """The program of `apply(params, *inputs)`, from shapes."""
+    frameworks.check_apply(apply)
+    names = tree.leaf_names(params)
+    _refuse_other_leaves(names, params)
+    if repeated := [name for name, count in Counter(names).items() if count > 1]:
+        raise ValueError(f"several leaves of params are named {repeated[0]!r}; give each a name of its own")
+    shapes = jax.tree.map(_shape, (params, inputs))
+    program = flatten(jax.make_jaxpr(lambda params, inputs: apply(params, *inputs))(*shapes))
+    return Traced(program, dict(zip(names, program.inputs[: len(names)], strict=True)))
+
+
+def _find(program: Program, names: dict[str, Value], eval_only: bool, held: dict[Value, float]) -> Found:
+    known = find_known_values(program, held)
+    used = {*program.outputs, *program.readers()} - held.keys()
     leaves = [value for value in names.values() if value in used]
     permutations = find_permutations(program, len(names), known)
     over = find_fibres(permutations, leaves, known)
@@ -101,7 +126,8 @@ def _find(program: Program, names: dict[str, Value], eval_only: bool) -> Found:
         forms = [system.reduce({unknown: Fraction(1)}) for unknown in range(num_of_leaves)]
         found = Generators.from_forms(unknowns.atoms, forms, roles.ranks)
         generators.append(remove_redundant(found, over, words, modulus=modulus))
-    return Found(names, used, permutations, unknowns, roles, shifts, over, *generators)
+    kinds = find_kinds(unknowns, known, shifts, over, *generators)
+    return Found(names, used, held, permutations, unknowns, roles, shifts, over, *generators, kinds)
 
 
 def _refuse_other_leaves(names: list[str], params: Params) -> None:
@@ -109,8 +135,8 @@ def _refuse_other_leaves(names: list[str], params: Params) -> None:
     for name, leaf in zip(names, jax.tree.leaves(params), strict=True):
         if not hasattr(leaf, "dtype") and not isinstance(leaf, int | float | complex):
             raise ValueError(
-                f"leaf {name!r} of params is {described(leaf)}, no array; keep the arrays only, for instance "
-                "eqx.partition(module, eqx.is_inexact_array)[0], or give the network to "
+                f"leaf {name!r} of params is {frameworks.described(leaf)}, no array; keep the arrays only, "
+                "for instance eqx.partition(module, eqx.is_inexact_array)[0], or give the network to "
                 "models.wrap(network, example)"
             )
 

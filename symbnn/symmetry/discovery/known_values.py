@@ -43,9 +43,9 @@ ZERO_IF_ALL_ARE = {
 }
 
 
-def find_known_values(program: Program) -> dict[Value, float]:
-    """The number that a value holds everywhere, for every value of which that is known."""
-    known: dict[Value, float] = {}
+def find_known_values(program: Program, held: dict[Value, float] | None = None) -> dict[Value, float]:
+    """The number that a value holds everywhere, for every value of which that is known, as of `held` ones."""
+    known: dict[Value, float] = dict(held or {})
     for equation in program.equations:
         for value in equation.operands:
             if value.constant is not None and value not in known:

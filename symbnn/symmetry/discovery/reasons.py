@@ -18,12 +18,19 @@ LIBRARIES = ("site-packages", "dist-packages", "/jax/", "/flax/", "<")
 
 
 def collect(
-    leaves: dict[str, Value], permutations: Permutations, used: set[Value], labels: dict[Atom, str]
+    leaves: dict[str, Value],
+    permutations: Permutations,
+    used: set[Value],
+    held: dict[Value, float],
+    labels: dict[Atom, str],
 ) -> tuple[list[Pin], list[str]]:
     """Pinned leaf axes with their reason, and remarks on unused leaves and refined axes."""
     pins: list[Pin] = []
     notes: list[str] = []
     for name, value in leaves.items():
+        if value in held:
+            notes.append(f"leaf {name!r} is held at {held[value]:g}")
+            continue
         if value not in used:
             notes.append(f"leaf {name!r} is not used: the outputs do not depend on it")
             continue

@@ -51,13 +51,15 @@ class Unknowns(NamedTuple):
     views: list[tuple[Equation, list[View]]]
     vanishing: list[int]
     """Those that must be zero."""
+    unclear: list[int]
+    """Those of an axis that an equation factorises differently: they vanish, and cannot be mixed either."""
 
 
 def number_unknowns(
     permutations: Permutations, leaves: list[Value], known: dict[Value, float], outputs: list[Value]
 ) -> Unknowns:
     """Number the unknowns, leaves first, and view every equation variable by variable."""
-    unknowns = Unknowns([], {}, [], [])
+    unknowns = Unknowns([], {}, [], [], [])
     for value in leaves:
         _label(unknowns, permutations, value)
     for record in permutations.records:
@@ -128,6 +130,7 @@ def _entries(
         if [unknowns.atoms[number] for number in found] != wanted:
             # The same axis factorised differently: nothing is known about which unknown is which.
             unknowns.vanishing.extend(found)
+            unknowns.unclear.extend(found)
             entries.update(dict.fromkeys(span.variables))
             continue
         entries.update(_divided(span, found, expected))

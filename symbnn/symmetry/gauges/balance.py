@@ -3,7 +3,8 @@
 Minimises the posynomial m(u) of `mass`. At the minimum every unit is balanced, its incoming and
 outgoing squared weights are equal: they form a flow from the inputs (and biases) to the outputs. In a chain
 without biases every layer then has the same mass. Laurent, Aldea & Franchi (2024); the sweeps generalise
-Stock et al., "Equi-normalization of neural networks" (2019), to any exponents.
+Stock et al., "Equi-normalization of neural networks" (2019), to any exponents. Units that any invertible
+matrix may mix are balanced by matrices (`mixing`), in turns with the scales of all others.
 """
 
 import math
@@ -24,24 +25,28 @@ from symbnn.symmetry.gauges.minimum import (
     minimise_on_host,
     quickly_compiled,
 )
-from symbnn.symmetry.group import Element, act, identity
+from symbnn.symmetry.gauges.mixing import balanced_once, mixed_groups
+from symbnn.symmetry.group import Element, act, compose, identity
 from symbnn.symmetry.numerics import check_finite
 from symbnn.symmetry.spec import Leaf, SymmetrySpec, check_params, map_atoms
 from symbnn.types import Params
 
+GAP = 1e-8
+"""Between Gram matrices of vectors and duals, relative: the mass is flat there to all of float64's digits."""
+
 
 class Balanced(NamedTuple):
-    """The network of least mass in the scaling orbit."""
+    """The network of least mass among all rescalings and mixings."""
 
     params: Params
     mass_before: jax.Array
     mass_after: jax.Array
     residual: jax.Array
-    """Largest |in − out| / (in + out) over the units."""
+    """Largest |in − out| / (in + out) over the units, and of Gram matrices over the groups that are mixed."""
     dead_units: dict[str, jax.Array]
     """Number of units by group that no path joins to both ends: their scale has no minimum."""
     element: Element
-    """The scaling that was applied."""
+    """What was applied: scales, and matrices where units may be mixed."""
 
 
 def balance(
@@ -55,6 +60,8 @@ def balance(
 ) -> Balanced:
     """The network of least mass among all positive rescalings of this one; jits and vmaps.
 
+    Of groups whose `kind` is invertible the matrix of least mass is found; rotations are all that is left.
+
     Args:
         spec: The network's symmetries; some group must have scales.
         params: The weights.
@@ -62,7 +69,7 @@ def balance(
             zero, the limit of their orbit. Without it biases are scaled along but not counted, and dead units
             stay as they are.
         max_sweeps: Sweeps over all units before Newton's method takes over.
-        max_steps: Most steps of Newton's method.
+        max_steps: Most steps of Newton's method, and most turns between scales and matrices.
         tolerance: Newton's method stops when its decrement is below this share of the mass.
     """
     check_params(spec, params)
@@ -101,40 +108,99 @@ def _check_minimum(spec: SymmetrySpec, count_bias: bool) -> None:
 def _balance(
     spec: SymmetrySpec, params: Params, count_bias: bool, limits: Limits, dtype: np.dtype
 ) -> Balanced:
-    mass = mass_of(spec, params, count_bias)
-    return _rescaled(spec, params, mass, minimise(mass, limits), count_bias, dtype)
+    return _rescaled(spec, params, _search(spec, params, count_bias, limits), count_bias, dtype)
 
 
 def _balance_on_host(
     spec: SymmetrySpec, params: Params, count_bias: bool, limits: Limits, dtype: np.dtype
 ) -> Balanced:
-    """The same in three smaller programs: one for all would take a large network a minute to compile."""
-    mass = _mass_of(spec, params, count_bias)
+    """The same in several smaller programs: one for all would take a large network a minute to compile."""
     rescaled = quickly_compiled(_rescaled, "spec", "count_bias", "dtype")
-    return rescaled(spec, params, mass, minimise_on_host(mass, limits), count_bias, dtype)
+    return rescaled(spec, params, _search_on_host(spec, params, count_bias, limits), count_bias, dtype)
 
 
-_mass_of = jax.jit(mass_of, static_argnames=("spec", "count_bias"))
+class _State(NamedTuple):
+    """Scales and matrices in turns."""
+
+    element: Element
+    alive: Logs
+    residual: jax.Array
+    turn: jax.Array
+
+
+def _search(spec: SymmetrySpec, params: Params, count_bias: bool, limits: Limits) -> _State:
+    """The balancing element; traceable."""
+    first = _start(spec, minimise(mass_of(spec, params, count_bias), limits))
+    if not mixed_groups(spec):
+        return first
+
+    def turn(state: _State) -> _State:
+        mixed, gap, mass = _mixed(spec, params, state.element, count_bias)
+        return _rescaled_too(spec, mixed, gap, state.turn, minimise(mass, limits))
+
+    unsettled = first._replace(residual=jnp.full_like(first.residual, jnp.inf))
+    return jax.lax.while_loop(partial(_is_open, limits), turn, unsettled)
+
+
+def _search_on_host(spec: SymmetrySpec, params: Params, count_bias: bool, limits: Limits) -> _State:
+    mass = quickly_compiled(mass_of, "spec", "count_bias")(spec, params, count_bias)
+    state = _start(spec, minimise_on_host(mass, limits))
+    if not mixed_groups(spec):
+        return state
+    mix = quickly_compiled(_mixed, "spec", "count_bias")
+    rescale = quickly_compiled(_rescaled_too, "spec")
+    state = state._replace(residual=jnp.full_like(state.residual, jnp.inf))
+    while _is_open(limits, state):
+        mixed, gap, mass = mix(spec, params, state.element, count_bias)
+        state = rescale(spec, mixed, gap, state.turn, minimise_on_host(mass, limits))
+    return state
+
+
+def _start(spec: SymmetrySpec, minimum: Minimum) -> _State:
+    element = identity(spec)._replace(scales=_scales(minimum))
+    return _State(element, minimum.alive, minimum.residual, jnp.array(0))
+
+
+def _scales(minimum: Minimum) -> dict[str, jax.Array]:
+    return {name: jnp.exp(value) for name, value in minimum.logs.items() if len(value)}
+
+
+def _mixed(
+    spec: SymmetrySpec, params: Params, element: Element, count_bias: bool
+) -> tuple[Element, jax.Array, Mass]:
+    """The element followed by one balancing of every mixed group; how unbalanced they were; the mass then."""
+    wide = jax.tree.map(_widened, params)
+    mass = mass_of(spec, params, count_bias).total()
+    step, gap = balanced_once(spec, act(spec, element, wide), count_bias, mass)
+    element = compose(spec, step, element)
+    return element, gap, mass_of(spec, act(spec, element, wide), count_bias)
+
+
+def _rescaled_too(
+    spec: SymmetrySpec, element: Element, gap: jax.Array, turn: jax.Array, minimum: Minimum
+) -> _State:
+    element = compose(spec, Element({}, _scales(minimum), {}), element)
+    return _State(element, minimum.alive, jnp.maximum(gap, minimum.residual), turn + 1)
+
+
+def _is_open(limits: Limits, state: _State) -> jax.Array:
+    return (state.residual > GAP) & (state.turn < limits.steps)
 
 
 def _rescaled(
-    spec: SymmetrySpec, params: Params, mass: Mass, minimum: Minimum, count_bias: bool, dtype: np.dtype
+    spec: SymmetrySpec, params: Params, state: _State, count_bias: bool, dtype: np.dtype
 ) -> Balanced:
-    scales = {name: jnp.exp(value) for name, value in minimum.logs.items() if len(value)}
-    element = identity(spec)._replace(scales=scales)
-    scaled = act(spec, element, jax.tree.map(_widened, params))
+    scaled = act(spec, state.element, jax.tree.map(_widened, params))
     if count_bias:
-        scaled = _without_dead(spec, minimum.alive, scaled)
+        scaled = _without_dead(spec, state.alive, scaled)
+    mass = mass_of(spec, params, count_bias)
     found = Balanced(
         None,
         mass.total(),
         replace(mass_of(spec, scaled, count_bias), rest=mass.rest).total(),
-        minimum.residual,
-        {
-            name: jnp.sum(jnp.any(value == 0, axis=0), dtype=jnp.int32)
-            for name, value in minimum.alive.items()
-        },
-        element,
+        state.residual,
+        {name: jnp.sum(jnp.any(value == 0, axis=0), dtype=jnp.int32) for name, value in state.alive.items()},
+        state.element,
     )
     narrow = jax.tree.map(lambda leaf: leaf.astype(dtype) if leaf.dtype == jnp.float64 else leaf, found)
     return narrow._replace(params=jax.tree.map(lambda new, old: new.astype(old.dtype), scaled, params))

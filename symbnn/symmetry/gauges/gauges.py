@@ -2,8 +2,9 @@
 
 `normalise` gives every unit incoming weights of unit length, layer by layer from the input; the last layer
 absorbs the rest. `canonicalise` goes all the way to one point per orbit: scales first, by minimum mass, which
-does not depend on signs or labels; then signs, layer by layer; then labels, by a key that the others leave
-alone. Sorting first would be wrong, unless its key were invariant to scales.
+does not depend on signs or labels; then the principal axes of units that may be mixed; then signs, layer by
+layer; then labels, by a key that the others leave alone. Sorting first would be wrong, unless its key were
+invariant to scales.
 Laurent, Aldea & Franchi (2024).
 """
 
@@ -17,6 +18,7 @@ import numpy as np
 
 from symbnn.names import lookup
 from symbnn.symmetry.gauges.balance import balance
+from symbnn.symmetry.gauges.mixing import principal_axes
 from symbnn.symmetry.gauges.sorting import Occurrence, incoming, inner_first, kernels_first, occurrences, rows
 from symbnn.symmetry.group import Element, act
 from symbnn.symmetry.numerics import length
@@ -52,6 +54,8 @@ def normalise(spec: SymmetrySpec, params: Params, *, scale: float = 1.0, statist
 def canonicalise(spec: SymmetrySpec, params: Params, *, scale_gauge: str = "mass") -> Params:
     """One point per orbit: `canonicalise(spec, act(spec, g, params))` is the same for every element g.
 
+    Units that matrices may mix end up along their principal axes, largest first; where two of those have the
+    same weight the point is not unique, nor is it with `"norm"` where any invertible matrix may mix them.
     Runs on the host.
 
     Args:
@@ -64,6 +68,7 @@ def canonicalise(spec: SymmetrySpec, params: Params, *, scale_gauge: str = "mass
     rescaled = lookup(SCALE_GAUGES, scale_gauge, "scale gauge")
     if any(group.num_scales for group in spec.groups):
         params = rescaled(spec, params)
+    params = principal_axes(spec, params)
     params = _fixed_in_order(spec, params, "num_signs", partial(_telling, spec), partial(_signed, spec))
     for name in inner_first(spec, depth_order(spec)):
         group = spec.group(name)

@@ -115,7 +115,7 @@ def _altered_factors(factor: Any, group: Group, kind: str) -> Iterator[Any]:
         factor.signs or (0,) * group.num_signs,
     )
     yield Factor(factor.size) if factor.group else present
-    if kind in ("scale", "all"):
+    if kind in ("scale", "matrix", "all"):
         for scales in _altered(present.scales, lambda exponent: iter(EXPONENTS)):
             yield replace(present, scales=scales)
     if kind in ("sign", "all"):

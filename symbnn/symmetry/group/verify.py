@@ -1,7 +1,7 @@
 """Check a spec numerically: random elements of the group must leave a network's outputs alone.
 
-Permutations, positive scales and signs are tried one kind at a time and all together. When a kind breaks the
-outputs, `blame` finds the group and the first leaf whose description is wrong.
+Permutations, positive scales, signs and matrices are tried one kind at a time and all together. When a kind
+breaks the outputs, `blame` finds the group and the first leaf whose description is wrong.
 """
 
 import functools
@@ -16,12 +16,13 @@ import numpy as np
 from symbnn import keys, tree
 from symbnn.frameworks import check_apply
 from symbnn.symmetry.group import blame
-from symbnn.symmetry.group.act import Element, act, identity, random_element
+from symbnn.symmetry.group.act import Element, act
+from symbnn.symmetry.group.elements import identity, random_element
 from symbnn.symmetry.numerics import check_finite, quick_options
 from symbnn.symmetry.spec import SymmetrySpec, check_params
 from symbnn.types import Key, Params
 
-KINDS = ("permutation", "scale", "sign", "all")
+KINDS = ("permutation", "scale", "sign", "matrix", "all")
 
 # Rounding of a deep network in the given precision, far below what a wrong leaf does (0.01 to 1).
 TOLERANCE = {False: 1e-5, True: 1e-10}
@@ -77,8 +78,8 @@ def verify(
 ) -> Report:
     """Report on `apply(act(spec, g, params), *inputs)` for random g: `verify(spec, apply, params, x, key)`.
 
-    Leaves that are constant along an axis, as freshly initialised biases are, get some noise first: a leaf of
-    zeros looks right however it is described.
+    Leaves that are constant along an axis, as freshly initialised biases are, get some noise first, unless
+    the spec holds them there: a leaf of zeros looks right however it is described.
 
     Args:
         spec: The symmetries to check.
@@ -108,7 +109,7 @@ def verify(
         params = jax.tree.map(jnp.asarray, params)
         return _verify(spec, apply, params, inputs, key, num_elements, tolerance)
     with jax.enable_x64(True):
-        params, inputs = jax.tree.map(_double, (params, inputs))
+        params, inputs = jax.tree.map(doubled, (params, inputs))
         return _verify(spec, apply, params, inputs, key, num_elements, tolerance)
 
 
@@ -134,7 +135,7 @@ def _verify(
     tolerance: float,
 ) -> Report:
     check_finite(params, "nothing can be verified")
-    params = _without_constants(params, key)
+    params = _without_constants(spec, params, key)
     compiled_apply = jax.jit(apply, compiler_options=quick_options())
     compiled_act = jax.jit(functools.partial(act, spec), compiler_options=quick_options())
     outputs = compiled_apply(params, *inputs)
@@ -157,6 +158,8 @@ def _verify(
 
 
 def _has(spec: SymmetrySpec, kind: str) -> bool:
+    if kind == "matrix":
+        return any(group.is_linear for group in spec.groups)
     return kind in ("permutation", "all") or any(getattr(g, f"num_{kind}s") for g in spec.groups)
 
 
@@ -178,7 +181,7 @@ def relative_error(outputs: Any, expected: Any) -> float:
     return worst
 
 
-def _without_constants(params: Params, key: Any) -> Params:
+def _without_constants(spec: SymmetrySpec, params: Params, key: Any) -> Params:
     def spread(name: str, leaf: jax.Array) -> jax.Array:
         # Counts and random keys (nnx keeps those of Dropout among the weights) are nothing to add noise to.
         if not jnp.issubdtype(leaf.dtype, jnp.inexact):
@@ -187,7 +190,7 @@ def _without_constants(params: Params, key: Any) -> Params:
         constant = any(
             size > 1 and (array == array.take([0], axis)).all() for axis, size in enumerate(array.shape)
         )
-        if not constant:
+        if not constant or name in spec.held:
             return leaf
         noise = jax.random.normal(keys.named(key, name), leaf.shape, leaf.dtype)
         return leaf + 0.1 * max(1.0, float(np.abs(array).max(initial=0.0))) * noise
@@ -195,7 +198,8 @@ def _without_constants(params: Params, key: Any) -> Params:
     return tree.map_named(spread, params)
 
 
-def _double(leaf: Any) -> jax.Array:
+def doubled(leaf: Any) -> jax.Array:
+    """The leaf in double precision, if it holds real or complex numbers."""
     leaf = jnp.asarray(leaf)
     wide = jnp.complex128 if jnp.iscomplexobj(leaf) else jnp.float64
     return leaf.astype(wide) if jnp.issubdtype(leaf.dtype, jnp.inexact) else leaf

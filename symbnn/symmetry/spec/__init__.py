@@ -2,13 +2,14 @@
 
 from symbnn.symmetry.spec.blocks import Piece, join, split
 from symbnn.symmetry.spec.from_axes import from_axes
-from symbnn.symmetry.spec.spec import Factor, Group, Index, Leaf, Pin, Role, SymmetrySpec, check_params
+from symbnn.symmetry.spec.spec import Factor, Group, Index, Kind, Leaf, Pin, Role, SymmetrySpec, check_params
 from symbnn.symmetry.spec.words import Segments, Slices, Word, atoms, map_atoms, pieces, slices, word_size
 
 __all__ = [
     "Factor",
     "Group",
     "Index",
+    "Kind",
     "Leaf",
     "Piece",
     "Pin",

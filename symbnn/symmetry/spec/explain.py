@@ -35,7 +35,7 @@ def _groups(spec: SymmetrySpec) -> Iterator[str]:
             for place, factor in _places(leaf):
                 if factor.group == group.name:
                     shift = f" (acts on leaf + {leaf.shift:g})" if leaf.shift and any(factor.scales) else ""
-                    yield f"  {place}{_actions(factor)}{shift}"
+                    yield f"  {place}{_actions(factor)}{_representation(group, factor)}{shift}"
 
 
 def _places(leaf: Leaf) -> Iterator[tuple[str, Factor]]:
@@ -63,7 +63,19 @@ def group_title(spec: SymmetrySpec, group: Group) -> str:
     """`hidden: 16 units; 1 scale, no signs`."""
     over = "".join(f" over {name} ({spec.size(name)})" for name in group.over)
     counts = f"{_count(group.num_scales, 'scale')}, {_count(group.num_signs, 'sign')}"
-    return f"{group.name}: {group.size} units{over}; {counts}"
+    return f"{group.name}: {group.size} units{over}; {_mixing(group)}{counts}"
+
+
+def _mixing(group: Group) -> str:
+    if not group.is_linear:
+        return ""
+    return f"any {group.kind} matrix{' that fixes the vector of ones' if group.centred else ''}, "
+
+
+def _representation(group: Group, factor: Factor) -> str:
+    if group.kind != "invertible":
+        return ""
+    return " as dual" if any(exponent < 0 for exponent in factor.scales) else " as vector"
 
 
 def _actions(factor: Factor) -> str:

@@ -5,8 +5,8 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from symbnn import tree
-from symbnn.names import nearest
-from symbnn.symmetry.spec.spec import Factor, Group, Leaf, SymmetrySpec
+from symbnn.names import lookup, nearest
+from symbnn.symmetry.spec.spec import Factor, Group, Kind, Leaf, SymmetrySpec
 from symbnn.types import Params
 
 Axes = Mapping[str, tuple[str | None, ...]]
@@ -15,9 +15,14 @@ EXPONENTS: dict[str | None, Fraction] = {"+": Fraction(1), "-": Fraction(-1), No
 
 
 def from_axes(
-    axes: Axes, params: Params, *, scales: Axes | None = None, signs: Axes | None = None
+    axes: Axes,
+    params: Params,
+    *,
+    scales: Axes | None = None,
+    signs: Axes | None = None,
+    kinds: Mapping[str, Kind] | None = None,
 ) -> SymmetrySpec:
-    """Spec with one permutation group per name in `axes`.
+    """Spec with one group per name in `axes`.
 
     Args:
         axes: By leaf, a group's name or None for every axis; leaves that are not named do not move. For one
@@ -26,6 +31,9 @@ def from_axes(
         scales: In the same form, the axes that a positive factor multiplies (`"+"`) or divides (`"-"`):
             `{"hidden/kernel": (None, "+"), "hidden/bias": ("+",), "out/kernel": ("-", None)}` for ReLU.
         signs: Likewise the axes that a flip of the unit changes (`"±"`), for odd activations.
+        kinds: By group, what acts on it where that is more than permutations: `"orthogonal"` or
+            `"invertible"` matrices. An invertible group needs a mark in `scales` on every axis it lies on:
+            `"+"` where the matrix multiplies, `"-"` where its inverse does.
     """
     leaves = tree.named_leaves(params)
     tables = (axes, scales or {}, signs or {})
@@ -44,9 +52,19 @@ def from_axes(
     moved = [mark for marks in marked.values() for mark in marks if mark.group is not None]
     scaled = {mark.group for mark in moved if mark.scale is not None}
     signed = {mark.group for mark in moved if mark.sign is not None}
+    kinds = kinds or {}
+    for name in kinds:
+        lookup(sizes, name, "group")
+    for name, marks in marked.items():
+        for mark in marks:
+            if mark.group and kinds.get(mark.group) == "invertible" and mark.scale is None:
+                raise ValueError(
+                    f"group {mark.group!r} is invertible, so scales must say '+' or '-' wherever it lies; "
+                    f"leaf {name!r} has no such mark"
+                )
     return SymmetrySpec(
         groups=tuple(
-            Group(name, size, num_scales=int(name in scaled), num_signs=int(name in signed))
+            Group(name, size, (), int(name in scaled), int(name in signed), kinds.get(name, "permutation"))
             for name, size in sizes.items()
         ),
         leaves=tuple(

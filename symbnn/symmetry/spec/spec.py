@@ -6,28 +6,43 @@ head, scanned layer, convolution group): its array is then indexed by them first
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from symbnn import tree
-from symbnn.symmetry.spec.words import Word, atoms, slices, word_size
+from symbnn.names import lookup
+from symbnn.symmetry.spec.words import Word, atoms, pieces, slices, word_size
 from symbnn.types import Params
 
 Role = Literal["produces", "consumes", "both"]
+Kind = Literal["permutation", "orthogonal", "invertible"]
 
 
 @dataclass(frozen=True)
 class Group:
-    """Units that may be relabelled, and the generators by which each unit may be rescaled or flipped."""
+    """Units that may be relabelled, and the generators by which each unit may be rescaled or flipped.
+
+    Where a network only ever uses units linearly they may also be mixed: by any invertible matrix, or by any
+    orthogonal one. An axis with scale exponent +1 is then a vector, x → M x, one with −1 its dual,
+    x → M^-T x; for orthogonal matrices that is the same.
+    """
 
     name: str
     size: int
     over: tuple[str, ...] = ()
     num_scales: int = 0
     num_signs: int = 0
+    kind: Kind = "permutation"
+    centred: bool = False
+    """Its orthogonal matrices leave the vector of ones alone, as LayerNorm asks."""
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether matrices act on it."""
+        return self.kind != "permutation"
 
 
 @dataclass(frozen=True)
@@ -60,6 +75,10 @@ class Leaf:
     is_statistic: bool = False
     """A running variance: it moves along with the weights but is not trained."""
 
+    def pieces(self) -> Iterator[tuple[Factor, ...]]:
+        """Its atoms, once for every choice of slice and segments."""
+        return pieces(self.axes)
+
     def factors(self) -> Iterator[tuple[int, Factor]]:
         """Every atom with the axis it lies on."""
         for words in slices(self.axes):
@@ -88,6 +107,8 @@ class SymmetrySpec:
     indices: tuple[Index, ...] = ()
     pins: tuple[Pin, ...] = field(default=(), compare=False)
     notes: tuple[str, ...] = field(default=(), compare=False)
+    held: tuple[str, ...] = ()
+    """Leaves that must keep the number they hold, or there are fewer symmetries: folded gains."""
 
     def __post_init__(self) -> None:
         seen = {index.name: index.size for index in self.indices}
@@ -97,6 +118,7 @@ class SymmetrySpec:
                 raise ValueError(
                     f"group {group.name!r} varies over {missing}, which must be listed before it"
                 )
+            _check_kind(group, self.groups)
             seen[group.name] = group.size
         for leaf in self.leaves:
             shapes = [tuple(map(word_size, words)) for words in (leaf.axes, *slices(leaf.axes))]
@@ -124,11 +146,37 @@ class SymmetrySpec:
         """Shape of the group's permutation array: `(*over, size)`."""
         return (*(self.size(name) for name in group.over), group.size)
 
+    def permutations_only(self) -> "SymmetrySpec":
+        """The same without matrices: what units may do one by one, which is relabel, rescale and flip."""
+        plain = tuple(replace(group, kind="permutation", centred=False) for group in self.groups)
+        return replace(self, groups=plain)
+
     def explain(self) -> str:
         """Groups, leaves, and every pinned axis with its reason, as text."""
         from symbnn.symmetry.spec.explain import explain
 
         return explain(self)
+
+
+def _check_kind(group: Group, groups: tuple[Group, ...]) -> None:
+    lookup(dict.fromkeys(get_args(Kind)), group.kind, "kind of group")
+    if group.kind == "invertible" and group.num_scales != 1:
+        raise ValueError(
+            f"group {group.name!r} is invertible, so it needs exactly one scale, which tells vectors from "
+            f"duals; got {group.num_scales}"
+        )
+    if group.kind == "orthogonal" and group.num_scales:
+        raise ValueError(f"group {group.name!r} is orthogonal, so it has no scales; got {group.num_scales}")
+    if group.centred and (group.kind != "orthogonal" or group.num_signs):
+        raise ValueError(
+            f"group {group.name!r} is centred, so it must be orthogonal and without signs; got kind "
+            f"{group.kind!r} and {group.num_signs} signs"
+        )
+    if group.is_linear and (inner := [other.name for other in groups if group.name in other.over]):
+        raise ValueError(
+            f"group {inner[0]!r} varies over {group.name!r}, which must then be of kind 'permutation'; "
+            f"got {group.kind!r}"
+        )
 
 
 def check_params(spec: SymmetrySpec, params: Params, *, num_leading: int = 0) -> None:

@@ -92,7 +92,7 @@ def test_a_users_own_weights_are_imported(tmp_path):
     io.save_tree(tmp_path / "bad.safetensors", params)
     with pytest.raises(ValueError, match=r"leaf 'out/bias' of .* has non-finite numbers"):
         import_weights(model, "lenet", str(tmp_path / "bad.safetensors"))
-    with pytest.raises(io.ArtefactError, match="found nothing"):
+    with pytest.raises(ValueError, match=r"pretraining\.weights: .*absent.*found nothing"):
         import_weights(model, "lenet", str(tmp_path / "absent.safetensors"))
 
 
@@ -100,7 +100,7 @@ def test_weights_of_another_network_are_refused_before_training(tmp_path):
     params = models.mlp((64,), 10, hidden=(5,)).init(jax.random.key(0))
     io.save_tree(tmp_path / "ours.safetensors", params)
     settings = dataclasses.replace(DEBUG.pretraining, weights=str(tmp_path / "ours.safetensors"))
-    with pytest.raises(ValueError, match=r"pretraining.weights: leaf 'hidden/bias' has shape \(5,\)"):
+    with pytest.raises(ValueError, match=r"pretraining.weights: .* leaf 'hidden/bias' has shape \(5,\)"):
         study.run(dataclasses.replace(DEBUG, pretraining=settings), tmp_path / "run")
 
 

@@ -86,28 +86,19 @@ def test_batch_statistics_and_dropout(name):
     for _ in range(200):
         params = train(params, INPUTS, KEY)[1]
     # After 200 updates at momentum 0.9 the running statistics are those of the batch.
-    hidden = INPUTS @ first_matrix(name, params["params"])
+    first, second = MATRICES[name](params["params"])
+    hidden = INPUTS @ first
     centred = (hidden - hidden.mean(0)) / jnp.sqrt(hidden.var(0) + 1e-5)
-    expected = jax.nn.relu(centred) @ second_matrix(name, params["params"])
+    expected = jax.nn.relu(centred) @ second
     np.testing.assert_allclose(jax.jit(model.apply)(params, INPUTS), expected, rtol=2e-3, atol=2e-3)
 
 
-def first_matrix(name, weights):
-    return {
-        "linen": lambda: weights["hidden"]["kernel"],
-        "nnx": lambda: weights["hidden"]["kernel"],
-        "equinox": lambda: weights["hidden"]["weight"].T,
-        "haiku": lambda: weights["linear"]["w"],
-    }[name]()
-
-
-def second_matrix(name, weights):
-    return {
-        "linen": lambda: weights["out"]["kernel"],
-        "nnx": lambda: weights["out"]["kernel"],
-        "equinox": lambda: weights["out"]["weight"].T,
-        "haiku": lambda: weights["linear_1"]["w"],
-    }[name]()
+MATRICES = {
+    "linen": lambda weights: (weights["hidden"]["kernel"], weights["out"]["kernel"]),
+    "nnx": lambda weights: (weights["hidden"]["kernel"], weights["out"]["kernel"]),
+    "equinox": lambda weights: (weights["hidden"]["weight"].T, weights["out"]["weight"].T),
+    "haiku": lambda weights: (weights["linear"]["w"], weights["linear_1"]["w"]),
+}
 
 
 def test_a_batch_norm_of_equinox_that_keeps_its_own_state():

@@ -17,12 +17,28 @@ WEIGHTS |= {"a": (2, 3), "scalar": (), "up": (EXPERTS, HIDDEN, UNITS), "down": (
 WEIGHTS |= {"gate": (EXPERTS,), "mix": (EXPERTS, EXPERTS)}
 SHAPES = {name: jax.ShapeDtypeStruct(shape, jnp.float32) for name, shape in WEIGHTS.items()}
 PERMUTATION = np.array([5, 3, 1, 0, 2, 4])
+ROWS = np.array([True, False, True])[:, None]
 CONSTANT = np.array([1.0, 2, 2, 1, 3, 1])
 
 
 def softmax(xp, h, axis=-1):
     shifted = xp.exp(h - h.max(axis, keepdims=True))
     return shifted / shifted.sum(axis, keepdims=True)
+
+
+def layer_norm(xp, h):
+    centred = h - h.mean(-1, keepdims=True)
+    return centred / xp.sqrt((centred * centred).mean(-1, keepdims=True) + 1e-2)
+
+
+def state_space(xp, h, p):
+    """A linear recurrence over the rows, from zero."""
+
+    def step(state, w):
+        state = state @ p["m"] + w[0]
+        return state, state
+
+    return loop(xp, step, xp.zeros(HIDDEN, h.dtype), (h,))[1]
 
 
 # Each maps a (BATCH, HIDDEN) array to another, by the module it is given and the weights.
@@ -79,6 +95,38 @@ OPS = {
     "gram": lambda xp, h, p: h * (p["a"] @ p["a"].T).sum(),
     "gram of columns": lambda xp, h, p: h * xp.tanh(p["a"].T @ p["a"]).sum(),
     "squared sum": lambda xp, h, p: h * xp.tanh(p["a"]).sum(),
+    # Linear in the hidden units: matrices mix them.
+    "linear": lambda xp, h, p: h @ p["m"] + h,
+    "low rank": lambda xp, h, p: h @ p["up"][0] @ p["down"][0],
+    "linear attention": lambda xp, h, p: (h @ h.T) @ h,
+    "gram of units": lambda xp, h, p: h @ (h.T @ h),
+    "rms by product": lambda xp, h, p: h / xp.sqrt(1 + xp.einsum("bh,bh->b", h, h)[:, None]),
+    "layer norm": lambda xp, h, p: layer_norm(xp, h),
+    "linear layers": lambda xp, h, p: loop(
+        xp, lambda h, w: (h + h @ w[0] @ w[1], None), h, (p["up"], p["down"])
+    )[0],
+    "state": lambda xp, h, p: state_space(xp, h, p),
+    "masked rows": lambda xp, h, p: xp.where(ROWS, h, 0),
+    "gated by a norm": lambda xp, h, p: h * xp.tanh((h * h).sum(-1, keepdims=True)),
+    "weighed norm": lambda xp, h, p: h * xp.tanh((h * h) @ xp.ones((HIDDEN, 1), h.dtype)),
+    "tied linear": lambda xp, h, p: h @ (p["m"] + p["m"].T),
+    # Nearly so: one use is not linear.
+    "filled rows": lambda xp, h, p: xp.where(ROWS, h, -1.5),
+    "bias that is constant": lambda xp, h, p: h + p["scalar"],
+    "mean added": lambda xp, h, p: h + h.mean(-1, keepdims=True),
+    "square kept": lambda xp, h, p: h * (h * h).sum(-1, keepdims=True) + h * h,
+    "square bent": lambda xp, h, p: h * xp.tanh(h * h).sum(-1, keepdims=True),
+    "square times": lambda xp, h, p: h * (h * h * h).sum(-1, keepdims=True),
+    "norm with a gain": lambda xp, h, p: h / xp.sqrt(1 + (h * h).sum(-1, keepdims=True)) * p["w"],
+    "square and plain": lambda xp, h, p: h * xp.tanh(h * h + h).sum(-1, keepdims=True),
+    "weighed by a leaf": lambda xp, h, p: h * xp.tanh((h * h) @ p["w"])[:, None],
+    "layer norm with a gain": lambda xp, h, p: layer_norm(xp, h) * p["w"] + p["v"],
+    "exponential": lambda xp, h, p: xp.exp(0.1 * h),
+    "reciprocal": lambda xp, h, p: h / (9 + h),
+    "above a half": lambda xp, h, p: xp.where(h > 0.5, h, 0),
+    "largest of rows": lambda xp, h, p: h + h.max(0),
+    "bent state": lambda xp, h, p: xp.tanh(state_space(xp, h, p)),
+    "constant broadcast": lambda xp, h, p: h + xp.ones((BATCH, HIDDEN), h.dtype) * p["scalar"],
     # Order matters in these: they are what wrong rules get wrong.
     "cumsum": lambda xp, h, p: xp.cumsum(h, -1),
     "argmax": lambda xp, h, p: h * xp.argmax(h, -1)[:, None],

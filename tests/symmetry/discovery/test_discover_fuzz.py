@@ -20,7 +20,7 @@ def check(count: int, seed: int):
     for _ in range(count):
         names = random_names(random)
         spec, error = find_and_try(names, random)
-        assert error < 1e-6, (names, error, spec.explain())
+        assert error < 1e-9, (names, error, spec.explain())
         groups += len(spec.groups)
         scales += sum(group.num_scales for group in spec.groups)
         signs += sum(group.num_signs for group in spec.groups)
@@ -43,13 +43,13 @@ def test_nothing_is_invented_in_two_thousand_programs():
 @pytest.mark.parametrize("name", OPS)
 def test_each_operation_alone(name):
     _, error = find_and_try([name], np.random.default_rng(2))
-    assert error < 1e-6
+    assert error < 1e-9
 
 
 @pytest.mark.parametrize("name", OVER)
 def test_each_operation_on_an_axis_that_units_vary_over(name):
     _, error = find_and_try([f"experts/hidden/{name}"], np.random.default_rng(2))
-    assert error < 1e-6
+    assert error < 1e-9
 
 
 @pytest.mark.slow
@@ -58,4 +58,4 @@ def test_each_operation_at_each_place(block):
     random = np.random.default_rng(5)
     for place, name in itertools.product(PLACES, OVER):
         _, error = find_and_try([f"{block}/{place}/{name}"], random)
-        assert error < 1e-6, (place, name)
+        assert error < 1e-9, (place, name)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from symbnn.symmetry.discovery import axis_words, fibres, known_values
+from symbnn.symmetry.discovery import axis_words, fibres, kinds, known_values
 from symbnn.symmetry.discovery import permutations as first_pass
 from symbnn.symmetry.discovery.exponent_rules import EXPONENT_RULES, equal, equal_ignoring_constants
 from symbnn.symmetry.discovery.rules import RULES, AxisMap, Span, elementwise_rule, layout
@@ -71,6 +71,19 @@ WRONG_EXPONENTS = {
 }
 
 
+WRONG_KINDS = {
+    "tanh mixes": ("tanh", kinds._passed, "tanh"),
+    "sine mixes": ("sin", kinds._passed, "sine"),
+    "exp mixes": ("exp", kinds._passed, "exponential"),
+    "products mix": ("mul", lambda uses: 1, "square kept"),
+    "a product is always summed": ("mul", lambda uses: min(2, kinds._product(uses) or 2), "square times"),
+    "squares mix": ("integer_pow", lambda uses: 1, "cube"),
+    "quotients mix": ("div", kinds._passed, "reciprocal"),
+    "orders mix": ("sort", lambda uses: 1, "sorted only"),
+    "comparisons mix": ("gt", lambda uses: 0, "above a half"),
+}
+
+
 def caught(operation: str) -> bool:
     """Whether any of twenty programs around the operation changes its output."""
     random = np.random.default_rng(3)
@@ -82,6 +95,13 @@ def caught(operation: str) -> bool:
 def test_wrong_rules_are_caught(mutant, monkeypatch):
     primitive, rule, operation = WRONG_RULES[mutant]
     monkeypatch.setitem(RULES, primitive, rule)
+    assert caught(operation)
+
+
+@pytest.mark.parametrize("mutant", WRONG_KINDS)
+def test_wrong_kinds_are_caught(mutant, monkeypatch):
+    primitive, rule, operation = WRONG_KINDS[mutant]
+    monkeypatch.setitem(kinds.RULES, primitive, rule)
     assert caught(operation)
 
 

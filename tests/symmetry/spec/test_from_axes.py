@@ -24,6 +24,14 @@ def test_marks_become_exponents():
     assert spec.leaves[1].axes == ((Factor(5, "h", (Fraction(-1),), (1,)),), (Factor(2),))
 
 
+def test_kinds_are_stated_by_group():
+    scales = {"hidden/kernel": (None, "+"), "out/kernel": ("-", None)}
+    spec = symmetry.from_axes(AXES, PARAMS, scales=scales, kinds={"h": "invertible"})
+    assert spec.groups == (Group("h", 5, num_scales=1, kind="invertible"),)
+    spec = symmetry.from_axes(AXES, PARAMS, kinds={"h": "orthogonal"})
+    assert spec.groups == (Group("h", 5, kind="orthogonal"),)
+
+
 def test_leaves_without_marks_do_not_move():
     spec = symmetry.from_axes(AXES, PARAMS | {"spare": jnp.zeros(4)})
     assert spec.leaves[-1].axes == ((Factor(4),),)
@@ -36,6 +44,9 @@ def test_leaves_without_marks_do_not_move():
         (AXES | {"out/kernel": (None, "h")}, {}, r"'out/kernel' has shape \(5, 2\); group 'h' has 5 units"),
         ({"hidden/kernel": ("h",)}, {}, r"has shape \(3, 5\), so it needs 2 marks; got \('h',\)"),
         (AXES, {"scales": {"out/kernel": ("*", None)}}, r"in scales must be '\+', '-' or None; got '\*'"),
+        (AXES, {"kinds": {"k": "orthogonal"}}, "unknown group 'k'"),
+        (AXES, {"kinds": {"h": "linear"}}, "unknown kind of group 'linear'"),
+        (AXES, {"kinds": {"h": "invertible"}}, "leaf 'hidden/kernel' has no such mark"),
         (AXES, {"signs": {"out/kernel": ("-", None)}}, "in signs must be '±' or None; got '-'"),
     ],
 )

@@ -44,6 +44,25 @@ def test_contradictions_are_named(groups, leaf, message):
         SymmetrySpec(groups, (leaf,))
 
 
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        ((Group("h", 4, kind="linear"),), "unknown kind of group 'linear'"),
+        ((Group("h", 4, kind="invertible"),), "needs exactly one scale, .* got 0"),
+        ((Group("h", 4, num_scales=1, kind="orthogonal"),), "is orthogonal, so it has no scales; got 1"),
+        ((Group("h", 4, num_signs=1, kind="orthogonal", centred=True),), "without signs; .* 1 signs"),
+        ((Group("h", 4, centred=True),), "must be orthogonal .* got kind 'permutation'"),
+        (
+            (Group("h", 4, kind="orthogonal"), Group("k", 2, over=("h",))),
+            "'k' varies over 'h', which must then be of kind 'permutation'; got 'orthogonal'",
+        ),
+    ],
+)
+def test_kinds_that_contradict_are_named(groups, message):
+    with pytest.raises(ValueError, match=message):
+        SymmetrySpec(groups, ())
+
+
 def test_foreign_weights_are_named():
     spec = SymmetrySpec((Group("h", 4),), (Leaf("w", (2, 4), ((Factor(2),), (H,))),))
     with pytest.raises(ValueError, match=r"missing leaves \['w'\], unknown leaves \['v'\]"):

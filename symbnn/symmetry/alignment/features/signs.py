@@ -8,7 +8,8 @@ feature's parity. With the pair costs of all features of one parity added up, a 
 which is |cost| for one odd generator. All sign patterns of a few generators are tried; more than that are
 settled a few at a time, which is exact where no feature is odd in generators of two such blocks.
 
-Signs travel with the permutations of a network, under a name of their own.
+Signs travel with the permutations of a network, under a name of their own, and so do the matrices of groups
+whose units may be mixed.
 """
 
 import itertools
@@ -32,26 +33,43 @@ TOGETHER = 6
 """Generators whose patterns are all tried: 64 of them."""
 
 
+MATRICES = "matrices of "
+"""Likewise for its matrices."""
+
+
 def sign_key(group: str) -> str:
     """Where a group's signs are kept."""
     return SIGNS + group
 
 
+def matrix_key(group: str) -> str:
+    """Where a group's matrices are kept."""
+    return MATRICES + group
+
+
 def element_of(moves: Mapping[str, jax.Array]) -> Element:
-    """Permutations and signs, kept together while matching, as an element."""
-    return Element(
-        {name: value for name, value in moves.items() if not name.startswith(SIGNS)},
-        {},
-        {name.removeprefix(SIGNS): value for name, value in moves.items() if name.startswith(SIGNS)},
+    """Permutations, signs and matrices, kept together while matching, as an element."""
+    signs, matrices = (
+        {name.removeprefix(prefix): value for name, value in moves.items() if name.startswith(prefix)}
+        for prefix in (SIGNS, MATRICES)
     )
+    permutations = {n: value for n, value in moves.items() if not n.startswith((SIGNS, MATRICES))}
+    return Element(permutations, {}, signs, matrices)
 
 
 def unflipped(spec: SymmetrySpec, items: int) -> dict[str, np.ndarray]:
-    """Signs +1, `(items, num_signs, *over, n)`, for every group that has any."""
-    return {
+    """Signs +1, `(items, num_signs, *over, n)`, and identity matrices, for every group that has any."""
+    signs = {
         sign_key(group.name): np.ones((items, group.num_signs, *spec.shape(group)), np.int8)
         for group in spec.groups
         if group.num_signs
+    }
+    return signs | {
+        matrix_key(group.name): np.tile(
+            np.eye(group.size, dtype=np.float32), (items, *spec.shape(group)[:-1], 1, 1)
+        )
+        for group in spec.groups
+        if group.is_linear
     }
 
 

@@ -14,8 +14,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from symbnn.symmetry.alignment.features import Arrays, element_of
-from symbnn.symmetry.alignment.features.signs import Parity, character, sign_key
+from symbnn.symmetry.alignment.features.signs import Parity, character, matrix_key, sign_key
 from symbnn.symmetry.group import act_leaf
+from symbnn.symmetry.group.act import transposed
 from symbnn.symmetry.spec import Group, Leaf, SymmetrySpec
 
 DevicePermutations = dict[str, jax.Array]
@@ -51,9 +52,10 @@ def block_cost(
     `leaves`, `targets` and `arrays` hold only features that have the group, all of one parity.
     """
     current = {name: value[index] for name, value in permutations.items()}
-    own, own_signs = current[group], current.get(sign_key(group))
+    keys = (group, sign_key(group), matrix_key(group))
+    own, own_signs, own_matrices = (current.get(key) for key in keys)
     if is_simple(spec, leaves, group):
-        current = {name: value for name, value in current.items() if name not in (group, sign_key(group))}
+        current = {name: value for name, value in current.items() if name not in keys}
     total = None if fixed is None else fixed[index]
     for leaf, target, array in zip(leaves, targets, arrays, strict=True):
         moved = moved_feature(spec, leaf, current, array[index])
@@ -62,10 +64,11 @@ def block_cost(
     assert total is not None
     if group in current:
         return total
+    assert own is not None
     cost = jnp.take_along_axis(total, own[..., None, :], axis=-1)
-    if own_signs is None or not any(odd):
-        return cost
-    return cost * character(odd, jnp.moveaxis(own_signs, 1, 0)).astype(cost.dtype)[..., None, :]
+    if own_signs is not None and any(odd):
+        cost = cost * character(odd, jnp.moveaxis(own_signs, 1, 0)).astype(cost.dtype)[..., None, :]
+    return cost if own_matrices is None else cost @ transposed(own_matrices)
 
 
 def moved_feature(spec: SymmetrySpec, leaf: Leaf, moves: DevicePermutations, arrays: jax.Array) -> jax.Array:

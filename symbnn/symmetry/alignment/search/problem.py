@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import jax
@@ -165,8 +166,12 @@ def having(problem: Problem, group: str) -> list[int]:
 
 
 def groups_only(spec: SymmetrySpec) -> SymmetrySpec:
-    """The spec without its leaves."""
-    return SymmetrySpec(groups=spec.groups, leaves=(), indices=spec.indices)
+    """The spec without its leaves and scales: matching mixes units by orthogonal matrices at most."""
+    groups = tuple(
+        replace(group, num_scales=0, kind="orthogonal" if group.is_linear else group.kind)
+        for group in spec.groups
+    )
+    return SymmetrySpec(groups=groups, leaves=(), indices=spec.indices)
 
 
 def groups_of(spec: SymmetrySpec, leaf: Leaf) -> set[str]:

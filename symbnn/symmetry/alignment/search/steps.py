@@ -2,8 +2,9 @@
 
 A group that others vary over (heads, experts) is relabelled together with them: for every pair of an outer
 unit of the target and one of the network the inner assignment is solved first, and its value enters the
-outer assignment. Where that is not exactly the maximum (a feature with two inner groups, or with the group
-twice) a step is taken only if the true objective rises. Signs are chosen pair by pair, along with the
+outer assignment. Units that may be mixed are rotated onto the target's (Procrustes), and the value of that
+rotation enters likewise. Where that is not exactly the maximum (a feature with two inner groups, or with the
+group twice) a step is taken only if the true objective rises. Signs are chosen pair by pair, along with the
 assignment.
 """
 
@@ -15,7 +16,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from symbnn.symmetry.alignment.features import Arrays, element_of
-from symbnn.symmetry.alignment.features.signs import Parity, best_signs, parity, sign_key, unflipped
+from symbnn.symmetry.alignment.features.signs import (
+    MATRICES,
+    SIGNS,
+    Parity,
+    best_signs,
+    matrix_key,
+    parity,
+    sign_key,
+    unflipped,
+)
 from symbnn.symmetry.alignment.search.assignment import assign
 from symbnn.symmetry.alignment.search.cost import (
     DevicePermutations,
@@ -37,6 +47,7 @@ from symbnn.symmetry.alignment.search.problem import (
     restricted,
 )
 from symbnn.symmetry.group import compose
+from symbnn.symmetry.group.matrices import procrustes
 from symbnn.symmetry.spec import Group, Leaf, SymmetrySpec
 
 
@@ -53,6 +64,7 @@ def improve(
     if problem.spec.group(group).size < 2 or not having(problem, group):
         return gained
     propose = _nested_proposals if _inner_groups(problem.spec, group) else _plain_proposals
+    propose = _mixing_proposals if problem.spec.group(group).is_linear else propose
     is_exact = is_simple(problem.spec, problem.leaves, group)
     done = 0
     for rows, step, gain in propose(problem, group, index, permutations):
@@ -81,6 +93,8 @@ def follow(spec: SymmetrySpec, step: HostPermutations, permutations: HostPermuta
         if key in permutations:
             signs = np.take_along_axis(permutations[key], order[:, None], axis=-1)
             moved[key] = signs * step[key] if key in step else signs
+    for key in step.keys() & {matrix_key(group.name) for group in spec.groups}:
+        moved[key] = step[key] @ permutations[key]
     return moved
 
 
@@ -100,6 +114,13 @@ def _plain_proposals(problem: Problem, group: str, index: np.ndarray, permutatio
     for rows, cost in cost_blocks(problem, group, index, current):
         step, gain = solve(problem, cost, len(rows))
         yield rows, {group: step}, gain
+
+
+def _mixing_proposals(problem: Problem, group: str, index: np.ndarray, permutations: HostPermutations):
+    centred = problem.spec.group(group).centred
+    for rows, cost in cost_blocks(problem, group, index, on_device(permutations)):
+        step, gain = _rotation(cost, centred)
+        yield rows, {matrix_key(group): np.asarray(step)[: len(rows)]}, np.asarray(gain, float)[: len(rows)]
 
 
 def _signed_proposals(problem: Problem, group: str, index: np.ndarray, current: DevicePermutations):
@@ -133,6 +154,12 @@ def _nested_proposals(problem: Problem, group: str, index: np.ndarray, permutati
         )
         inner_steps = {}
         for name, by_parities in costs.items():
+            if problem.spec.group(name).is_linear:
+                overlap = sum(by_parities.values(), start=jnp.zeros(()))
+                rotation, value = _rotations(overlap, problem.spec.group(name).centred)
+                total = total + value
+                inner_steps[matrix_key(name)] = np.asarray(rotation)
+                continue
             cost, signs = next(iter(by_parities.values())), None
             if problem.spec.group(name).num_signs:
                 cost, signs = best_signs(tuple(by_parities), tuple(by_parities.values()))
@@ -144,16 +171,18 @@ def _nested_proposals(problem: Problem, group: str, index: np.ndarray, permutati
             if signs is not None:
                 inner_steps[sign_key(name)] = chosen_signs(signs, inner_steps[name])
         step, _ = solve(problem, total, size)
-        chosen = {
-            name: _of_pairs(found[:size], step, is_signs=name not in costs)
-            for name, found in inner_steps.items()
-        }
+        chosen = {name: _of_pairs(name, found[:size], step) for name, found in inner_steps.items()}
         yield rows[:size], {group: step} | chosen, np.zeros(size)
 
 
-def _of_pairs(found: np.ndarray, step: np.ndarray, *, is_signs: bool) -> np.ndarray:
-    """What was found for the chosen pairs of outer units, `(b, *over, i, i', n)`; signs have an axis more."""
-    step = step[:, None] if is_signs else step
+def _of_pairs(name: str, found: np.ndarray, step: np.ndarray) -> np.ndarray:
+    """What was found for the chosen pairs of outer units, `(b, *over, i, i', n)`.
+
+    Signs have an axis more in front, matrices one more behind.
+    """
+    if name.startswith(MATRICES):
+        return np.take_along_axis(found, step[..., None, None, None], axis=-3)[..., 0, :, :]
+    step = step[:, None] if name.startswith(SIGNS) else step
     return np.take_along_axis(found, step[..., None, None], axis=-2)[..., 0, :]
 
 
@@ -203,6 +232,17 @@ def _inner_groups(spec: SymmetrySpec, group: str) -> tuple[Group, ...]:
     return tuple(other for other in spec.groups if other.over == (*outer.over, group))
 
 
+@partial(jax.jit, static_argnames="centred")
+def _rotation(cost: jax.Array, centred: bool) -> tuple[jax.Array, jax.Array]:
+    """Best rotation `(b, *over, n, n)` for every network, and its gain over the current one."""
+    found, value = procrustes(cost, centred=centred)
+    gain = value - jnp.trace(cost, axis1=-2, axis2=-1)
+    return found, jnp.sum(gain.reshape(len(cost), -1), axis=-1)
+
+
+_rotations = jax.jit(lambda cost, centred: procrustes(cost, centred=centred), static_argnums=1)
+
+
 @jax.jit
 def _gain(cost: jax.Array, step: jax.Array) -> jax.Array:
     chosen = jnp.take_along_axis(cost, step[..., None], axis=-1)[..., 0]
@@ -226,6 +266,7 @@ def _compose(
     def one(one_step: DevicePermutations, current: DevicePermutations) -> DevicePermutations:
         moved = compose(spec, element_of(one_step), element_of(current))
         flipped = {sign_key(name): value.astype(jnp.int8) for name, value in moved.signs.items()}
-        return moved.permutations | flipped
+        mixed = {matrix_key(name): value for name, value in moved.matrices.items()}
+        return moved.permutations | flipped | mixed
 
     return jax.vmap(one)(step, permutations)

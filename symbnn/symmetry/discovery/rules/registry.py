@@ -47,8 +47,8 @@ def register_rule(primitive: Any, rule: Rule, *, scale: Relation = zero, sign: R
     ...     n, k = rules.layout("n"), rules.constant_along("k")
     ...     return rules.AxisMap((rules.layout("nk"), rules.layout("k")), ((*n, *k),))
     >>> symmetry.register_rule(weighted_sum, rule, scale=rules.product, sign=rules.product)
-    >>> symmetry.discover(apply, params, x).groups
-    (Group(name='in', size=5, over=(), num_scales=1, num_signs=0),)
+    >>> [(group.name, group.size, group.num_scales) for group in symmetry.discover(apply, params, x).groups]
+    [('in', 5, 1)]
     """
     name = primitive if isinstance(primitive, str) else primitive.name
     RULES[name] = checked(rule)

@@ -1,0 +1,1 @@
+"""Merging: trained networks made one without training, step by step: aligned, averaged, corrected, fitted."""

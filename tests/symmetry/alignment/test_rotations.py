@@ -1,0 +1,110 @@
+"""Matching by rotations: against scipy, and on copies of one network that matrices have mixed."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.linalg
+
+from symbnn import symmetry
+from symbnn.symmetry.group.matrices import fixing_ones, procrustes, random_orthogonal
+from tests.symmetry.cases import draw, inputs
+from tests.symmetry.discovery.test_kinds import LINEAR
+
+
+def found(name):
+    network = LINEAR[name]
+    params, x = jax.tree.map(jnp.asarray, draw(network.shapes)), inputs(network.input_shape)
+    return network, symmetry.discover(network.apply, params, x), params, x
+
+
+def rotated(spec, params, count, seed=0):
+    """Copies that are relabelled, flipped and rotated, but not rescaled."""
+
+    def one(key):
+        element = symmetry.random_element(spec, key)
+        matrices = {
+            name: value if spec.group(name).centred else jnp.linalg.qr(value)[0]
+            for name, value in element.matrices.items()
+        }
+        return symmetry.act(spec, element._replace(scales={}, matrices=matrices), params)
+
+    return jax.vmap(one)(jax.random.split(jax.random.key(seed), count))
+
+
+def assert_close(a, b, tolerance=1e-4):
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance), a, b)
+
+
+def test_procrustes_is_scipys():
+    left, right = np.random.default_rng(0).normal(size=(2, 7, 5))
+    expected, value = scipy.linalg.orthogonal_procrustes(left, right)
+    matrix, best = procrustes(jnp.float32(left.T @ right))
+    np.testing.assert_allclose(matrix, expected, atol=1e-5)
+    np.testing.assert_allclose(best, value, rtol=1e-5)
+
+
+def test_no_rotation_that_fixes_ones_is_better():
+    overlap = jnp.float32(np.random.default_rng(1).normal(size=(6, 6)))
+    matrix, best = procrustes(overlap, centred=True)
+    np.testing.assert_allclose(matrix.sum(-1), np.ones(6), atol=1e-5)
+    np.testing.assert_allclose(matrix @ matrix.T, np.eye(6), atol=1e-5)
+    np.testing.assert_allclose(jnp.sum(matrix * overlap), best, rtol=1e-5)
+    # The tangent of the group at the optimum: turning it a little by any of these never helps.
+    turned = fixing_ones(random_orthogonal(jax.random.key(0), 500, 5))
+    assert float(jnp.einsum("sij,ij->s", turned, overlap).max()) < best
+    generator = np.random.default_rng(2).normal(size=(100, 5, 5)) * 1e-2
+    near = fixing_ones(jnp.asarray(scipy.linalg.expm(generator - generator.swapaxes(-1, -2)), jnp.float32))
+    assert float(jnp.einsum("sij,jk,ik->s", near, matrix, overlap).max()) < best
+
+
+@pytest.mark.parametrize(
+    "name", ["LoRA", "attention with biases", "stream of RMSNorm", "stream of LayerNorm", "grouped queries"]
+)
+def test_rotated_copies_become_one(name):
+    """Heads change places and their channels are rotated at once: rotations enter the assignment of heads."""
+    _, spec, params, _ = found(name)
+    samples = rotated(spec, params, 4)
+    aligned = symmetry.align(spec, samples, reference=params)
+    jax.tree.map(
+        lambda leaf, one: assert_close(leaf, jnp.broadcast_to(one, leaf.shape)), aligned.samples, params
+    )
+    assert (np.diff(aligned.objective, axis=0) >= 0).all()
+    moved = jax.vmap(symmetry.act, in_axes=(None, 0, 0))(spec, aligned.elements, samples)
+    assert_close(moved, aligned.samples)
+    # Relabelling and flipping alone does not get there.
+    plain = symmetry.align(spec.permutations_only(), samples, reference=params)
+    assert plain.objective[-1].sum() < aligned.objective[-1].sum() - 0.1
+
+
+def test_copies_mixed_by_any_matrix_become_one_after_balance():
+    _, spec, params, _ = found("attention")
+    elements = jax.vmap(lambda key: symmetry.random_element(spec, key))(
+        jax.random.split(jax.random.key(0), 3)
+    )
+    samples = jax.vmap(symmetry.act, in_axes=(None, 0, None))(spec, elements, params)
+    balanced = jax.vmap(lambda one: symmetry.balance(spec, one).params)(samples)
+    aligned = symmetry.align(spec, balanced, reference="mean")
+    spread = jax.tree.map(lambda leaf: jnp.abs(leaf - leaf[0]).max(), aligned.samples)
+    assert max(jax.tree.leaves(spread)) < 1e-3
+
+
+@pytest.mark.parametrize("settings", [{"precision_weighted": True}, {"method": "activations"}])
+def test_single_units_are_relabelled_and_flipped_only(settings):
+    network, spec, params, x = found("LoRA")
+    if "method" in settings:
+        settings = settings | {"apply": network.apply, "inputs": x}
+    samples = rotated(spec, params, 3)
+    aligned = symmetry.align(spec, samples, **settings)
+    np.testing.assert_array_equal(aligned.elements.matrices["down"], np.tile(np.eye(2), (3, 1, 1)))
+    moved = jax.vmap(symmetry.act, in_axes=(None, 0, 0))(spec, aligned.elements, samples)
+    assert_close(moved, aligned.samples)
+
+
+def test_gaussians_stay_independent():
+    _, spec, means, _ = found("LoRA")
+    samples = rotated(spec.permutations_only(), means, 3)
+    stds = jax.tree.map(lambda leaf: 0.1 + jnp.abs(leaf), samples)
+    aligned = symmetry.align_gaussians(spec, samples, stds)
+    jax.tree.map(lambda leaf: assert_close(leaf, jnp.broadcast_to(leaf[0], leaf.shape)), aligned.samples)
+    np.testing.assert_array_equal(aligned.elements.matrices["down"], np.tile(np.eye(2), (3, 1, 1)))
