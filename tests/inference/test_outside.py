@@ -257,8 +257,15 @@ def test_multimode_refuses_members_with_chains_and_draws(extra):
         inference.multimode(method, members=members)(KEY, target)
 
 
-def test_an_ensemble_of_one_layer_is_no_chains():
-    """Weights (outputs, inputs) and biases (outputs,): every leaf begins with the members and the outputs."""
+ONE_DRAW = {
+    "ensemble": inference.ensemble(num_members=2, epochs=1, batch_size=10),
+    "hmc": inference.hmc(**SETTINGS, num_samples=1, num_burnin=0, step_size=0.01, num_steps=1),
+}
+
+
+@pytest.mark.parametrize("name", ["ensemble", pytest.param("hmc", marks=pytest.mark.slow)])
+def test_one_draw_a_chain_of_one_layer_is_no_chains(name):
+    """Weights (outputs, inputs) and biases (outputs,): all leaves begin with the networks and the outputs."""
 
     def apply(params, inputs):
         return inputs @ params["weight"].T + params["bias"]
@@ -270,7 +277,4 @@ def test_an_ensemble_of_one_layer_is_no_chains():
     inputs = np.asarray(jax.random.normal(KEY, (20, 3)))
     data = density.Batch(inputs, np.arange(20, dtype=np.int32) % 5)
     target = density.target(models.Model(init, apply, spec), data)
-    fit = inference.ensemble(num_members=2, epochs=1, batch_size=10)(KEY, target)
-    assert fit.posterior.num_chains == 2
-    drawn = inference.hmc(**SETTINGS, num_samples=1, num_burnin=0, step_size=0.01, num_steps=1)(KEY, target)
-    assert drawn.posterior.by_chain()["weight"].shape == (2, 1, 5, 3)
+    assert ONE_DRAW[name](KEY, target).posterior.by_chain()["weight"].shape == (2, 1, 5, 3)

@@ -102,6 +102,7 @@ def test_one_chain_and_no_extra_fields():
     jax.tree.map(np.testing.assert_array_equal, interop.from_numpyro(mcmc), fit)
 
 
+@pytest.mark.slow
 def test_a_flax_network_among_the_sites_is_the_tree_that_flax_takes():
     mcmc = sampler(bayesian_network, num_samples=6)
     mcmc.run(KEY, INPUTS, OUTPUTS)

@@ -127,9 +127,9 @@ def _uses(
     return _traced(model, jax.ShapeDtypeStruct(example.shape, dtype))
 
 
-@functools.lru_cache(maxsize=32)
+# Many checkpoints of one network are read one after the other; a model may hold weights, so few are kept.
+@functools.lru_cache(maxsize=4)
 def _cached_uses(model: Model) -> Any:
-    # Many checkpoints of one network are read one after the other.
     assert model.input_shape is not None
     return _traced(model, jax.ShapeDtypeStruct((2, *model.input_shape), jnp.float32))
 

@@ -50,8 +50,9 @@ def match(
     for prefix in _prefixes(known):
         stripped = _stripped(shapes, prefix)
         known_codes = [naming(layers_of(layouts), list(stripped)) for naming in NAMINGS.values()]
-        for entries in (own_names(layouts), *(_entries(layouts, names) for names in known_codes)):
-            if entries is not None and _is_fit(layouts, entries, stripped):
+        candidates = [(own_names(layouts), []), *(_entries(layouts, names) for names in known_codes)]
+        for entries, free in candidates:
+            if not free and _is_fit(layouts, entries, stripped):
                 return entries, prefix
     return _by_shape(layouts, shapes, is_ordered), ""
 
@@ -69,10 +70,8 @@ def named(
     leaves = {_bare(name) for name in layouts}
     if unknown := sorted(names.keys() - leaves - set(own)):
         raise ValueError(f"layers has {unknown[:SHOWN]}, which the model has not; its layers are {own}")
-    found = _entries(layouts, names)
-    if found is None:
-        free = [layer for layer in own if layer and layer not in names]
-        free += [name for name in leaves if "/" not in name and name not in names and name not in SPECIAL]
+    found, free = _entries(layouts, names)
+    if free:
         raise ValueError(
             f"layers {sorted(free)} of the model have no PyTorch name; the map knows {sorted(names)}"
         )
@@ -122,9 +121,10 @@ def _is_fit(layouts: Mapping[str, Layout], entries: Mapping[str, Entry], shapes:
     return True
 
 
-def _entries(layouts: Mapping[str, Layout], names: LayerMap) -> dict[str, Entry] | None:
-    """None if the map leaves out a layer."""
-    found = {}
+def _entries(layouts: Mapping[str, Layout], names: LayerMap) -> tuple[dict[str, Entry], list[str]]:
+    """The entry of every leaf, and the layers, or leaves unlike any of PyTorch's, that the map leaves out."""
+    found: dict[str, Entry] = {}
+    free: dict[str, None] = {}
     for name, layout in layouts.items():
         bare, layer = _bare(name), layer_of(name)
         parent, _, last = layer.rpartition("/")
@@ -133,12 +133,12 @@ def _entries(layouts: Mapping[str, Layout], names: LayerMap) -> dict[str, Entry]
         elif not layer and bare in SPECIAL:
             found[name] = Entry(SPECIAL[bare])
         elif layer not in names or layout.suffix is None:
-            return None
+            free[bare if layout.suffix is None or not layer else layer] = None
         elif parent and last in PACKED and len({names.get(f"{parent}/{part}") for part in PACKED}) == 1:
             found[name] = Entry(f"{names[layer]}.in_proj_{layout.suffix}", PACKED.index(last))
         else:
             found[name] = Entry(f"{names[layer]}.{layout.suffix}" if names[layer] else layout.suffix)
-    return found
+    return found, list(free)
 
 
 def _by_shape(layouts: Mapping[str, Layout], shapes: Shapes, is_ordered: bool) -> dict[str, Entry]:
@@ -159,7 +159,7 @@ def _by_shape(layouts: Mapping[str, Layout], shapes: Shapes, is_ordered: bool) -
     is_same_order = is_ordered and [unit.kind for unit in ours] == [unit.kind for unit in theirs]
     found = {}
     for one, two in sides:
-        for unit, match in zip(one, _in_order(one, two, is_same_order), strict=True):
+        for unit, match in zip(one, _in_order(one, two, is_ordered, is_same_order), strict=True):
             found.update({name: Entry(match.leaves[suffix][0]) for suffix, (name, _) in unit.leaves.items()})
     return found
 
@@ -193,12 +193,16 @@ def _units(places: Mapping[str, tuple[str, str | None, tuple[int, ...]]]) -> lis
     return list(units.values())
 
 
-def _in_order(ours: list[_Unit], theirs: list[_Unit], is_same_order: bool) -> list[_Unit]:
+def _in_order(ours: list[_Unit], theirs: list[_Unit], is_ordered: bool, is_same_order: bool) -> list[_Unit]:
     """Layers of a state dict, all of the same shapes, in the order of the program."""
-    if len(theirs) == 1 or (is_same_order and _are_numbered(unit.name.split(".")[-1] for unit in theirs)):
+    if len(theirs) == 1:
         return theirs
     if _are_numbered(unit.name for unit in theirs):
-        return sorted(theirs, key=lambda unit: [int(number) for number in re.findall(r"\d+", unit.name)])
+        by_number = sorted(theirs, key=lambda u: [int(number) for number in re.findall(r"\d+", u.name)])
+        if not is_ordered or by_number == theirs:
+            return by_number
+    elif is_same_order and _are_numbered(unit.name.split(".")[-1] for unit in theirs):
+        return theirs
     pairs = {unit.name: other.name for unit, other in zip(ours, theirs, strict=True)}
     shown = dict(list(pairs.items())[:SHOWN])
     raise ArtefactError(

@@ -185,10 +185,11 @@ def _to_numpy(key: str, tensor: Any) -> np.ndarray:
     try:
         if hasattr(tensor, "detach"):
             tensor = tensor.detach().cpu()
-            # NumPy has no type for these.
-            tensor = (
-                tensor.float() if tensor.itemsize < 2 or "bfloat" in str(tensor.dtype) else tensor
-            ).numpy()
+            # NumPy has no type for the short floats.
+            is_short = tensor.is_floating_point() and (
+                tensor.element_size() == 1 or "bf" in str(tensor.dtype)
+            )
+            tensor = (tensor.float() if is_short else tensor).numpy()
         return np.asarray(tensor)
     except (TypeError, RuntimeError) as error:
         reason = str(error).splitlines()[0][:200]

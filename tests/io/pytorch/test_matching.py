@@ -73,6 +73,12 @@ def test_numbered_layers_are_taken_in_order(names):
     same(io.from_torch(SQUARE, {key: state[key] for key in sorted(state)}), SQUARE_PARAMS)
 
 
+def test_numbers_against_the_order_of_definition_are_refused():
+    state = renamed(own_names(), dict(zip(OWN, ("lin1", "lin3", "lin2", "lin4"), strict=True)))
+    with pytest.raises(io.ArtefactError, match="names that do not tell their order"):
+        io.from_torch(SQUARE, state)
+
+
 def test_layers_of_the_same_shapes_with_other_names_are_refused():
     names = dict(zip(OWN, ("alpha", "beta", "gamma", "delta"), strict=True))
     state = renamed(own_names(), names)
@@ -127,6 +133,8 @@ def test_single_leaves_may_be_mapped():
     )
     state = {"first.matrix": np.arange(9, dtype=np.float32).reshape(3, 3), "b": np.ones(3, np.float32)}
     layers = {"w": "first.matrix", "floor": "b"}
+    with pytest.raises(ValueError, match=r"layers \['floor'\] of the model have no PyTorch name"):
+        io.from_torch(model, state, {"w": "first.matrix"})
     found = io.from_torch(model, state, layers)
     np.testing.assert_array_equal(found["w"], state["first.matrix"].T)
     same(io.to_torch(model, found, layers), state)

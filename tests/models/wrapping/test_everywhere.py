@@ -152,16 +152,13 @@ def test_swag_of_networks_with_batch_statistics(kind):
 
 
 def test_a_trained_network_in_and_a_merged_one_out():
-    """What `compact.merge` is called with and gives: the user's own modules at both ends."""
-    case = plain_cases()["equinox"]
-    model = wrapped("equinox")
+    case, model = plain_cases()["equinox"], wrapped("equinox")
     networks = [case.init(key) for key in jax.random.split(KEY, 2)]
-    stacked = tree.stack([model.params(network) for network in networks])
-    aligned = symmetry.align(model.spec, stacked).samples
-    merged = model.network(jax.tree.map(lambda leaf: leaf.mean(0), aligned))
+    found = compact.merge(model, [model.params(network) for network in networks])
+    merged = model.network(found.params)
     assert type(merged) is type(networks[0])
     assert jax.vmap(merged)(INPUTS).shape == (5, 2)
-    one = model.network(tree.take(aligned, 1))
+    one = model.network(tree.take(found.aligned, 1))
     np.testing.assert_allclose(jax.vmap(one)(INPUTS), jax.vmap(networks[1])(INPUTS), rtol=1e-5, atol=1e-6)
 
 
