@@ -63,7 +63,7 @@ def _check(config: Diversity) -> None:
 def _check_problem(problem: Problem) -> None:
     """`ValueError` unless the first group is a layer of units, and inputs have negatives."""
     groups = problem.model.spec.groups
-    if not groups or groups[0].size < 2 or groups[0].over:
+    if not groups or groups[0].size < 2 or groups[0].over or groups[0].is_linear:
         raise ValueError(f"the first layer of {problem.network} has no exchangeable units to follow")
     inputs = problem.data.test.inputs
     if problem.config.data.npz is None:

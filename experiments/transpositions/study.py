@@ -22,6 +22,7 @@ from experiments.harness.rundir import Run, open_run
 from experiments.harness.tables import Row, Table
 from experiments.transpositions import figures
 from symbnn import evaluate, keys, symmetry, tree
+from symbnn.symmetry.spec.explain import group_title
 from symbnn.types import Key, Params, Samples
 
 METHODS = ("weights", "activations")
@@ -51,11 +52,10 @@ def _check(problem: Problem) -> None:
     if not groups:
         raise ValueError(f"{problem.network} has no units that can be swapped, which this study is about")
     for group in groups:
-        if group.size < 2 or group.over:
+        if group.size < 2 or group.over or group.is_linear:
             raise ValueError(
-                f"every layer must have two units or more to swap, by one permutation; group {group.name!r} "
-                f"of {problem.network} has {group.size}"
-                + (f", with a permutation for each of {', '.join(group.over)}" if group.over else "")
+                "this study swaps units, by one permutation for every layer of two or more; "
+                f"{problem.network} has the group {group_title(problem.model.spec, group)}"
             )
 
 

@@ -69,6 +69,9 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     commands.add_parser("studies", help="the studies of the repository, one line each")
     inspect = _command(commands, "inspect", "symmetries of a network, checked on its weights")
     inspect.add_argument("weights", metavar="WEIGHTS", help=f"file {WEIGHTS}")
+    inspect.add_argument(
+        "--complete", action="store_true", help="measure whether symmetries are missing (small networks)"
+    )
     merge = _command(commands, "merge", "several trained networks made one")
     merge.add_argument("weights", nargs="+", metavar="WEIGHTS", help=f"files {WEIGHTS}")
     merge.add_argument("--out", required=True, metavar="FILE", help="where the merged network is written")

@@ -27,7 +27,8 @@ def run(arguments: argparse.Namespace) -> None:
     print(f"{arguments.weights}: {weights.words}")
     for line in (*_weight_lines(params), *_group_lines(model.spec), "", model.spec.explain()):
         print(line)
-    print(_verified(model, params, arguments.input_shape))
+    for line in _checks(model, params, arguments):
+        print(line)
 
 
 def _weight_lines(params: Params) -> Iterator[str]:
@@ -45,8 +46,8 @@ def _group_lines(spec: SymmetrySpec) -> Iterator[str]:
     """One line for every group, and what all of them make together."""
     for group in spec.groups:
         yield f"  {group_title(spec, group)}"
-    copies = {group.name: math.prod(spec.size(name) for name in group.over) for group in spec.groups}
-    dimensions = sum(copies[group.name] * group.num_scales * group.size for group in spec.groups)
+    copies = {group.name: math.prod(spec.shape(group)[:-1]) for group in spec.groups}
+    dimensions = sum(copies[group.name] * _dimension(group) for group in spec.groups)
     orders = sum(copies[group.name] * _log10_order(group) for group in spec.groups)
     groups = "1 group" if len(spec.groups) == 1 else f"{len(spec.groups)} groups"
     yield (
@@ -55,15 +56,30 @@ def _group_lines(spec: SymmetrySpec) -> Iterator[str]:
     )
 
 
+def _dimension(group: Group) -> int:
+    """Of the continuous part: n² numbers of an invertible matrix, n (n - 1) / 2 of a rotation, or scales."""
+    if group.kind == "invertible":
+        return group.size**2
+    if group.kind == "orthogonal":
+        size = group.size - group.centred
+        return size * (size - 1) // 2
+    return group.num_scales * group.size
+
+
 def _log10_order(group: Group) -> float:
-    """Of permutations and signs."""
-    return (math.lgamma(group.size + 1) / math.log(10)) + group.num_signs * group.size * math.log10(2)
+    """Of permutations and signs; matrices, which are continuous, contain them."""
+    if group.is_linear:
+        return 0.0
+    return math.lgamma(group.size + 1) / math.log(10) + group.num_signs * group.size * math.log10(2)
 
 
-def _verified(model: Model, params: Params, input_shape: tuple[int, ...] | None) -> str:
-    shape = model.input_shape or input_shape
+def _checks(model: Model, params: Params, arguments: argparse.Namespace) -> Iterator[str]:
+    """Whether the symmetries hold and, if that is asked for, whether there are others."""
+    shape = model.input_shape or arguments.input_shape
     if shape is None:
         raise ValueError("the model does not know the shape of its inputs: give --input-shape")
     key_inputs, key_elements = jax.random.split(jax.random.key(0))
     inputs = jax.random.normal(key_inputs, (NUM_INPUTS, *shape), jnp.float32)
-    return f"verified: {symmetry.verify(model.spec, model.apply, params, inputs, key_elements)}"
+    yield f"verified: {symmetry.verify(model.spec, model.apply, params, inputs, key_elements)}"
+    if arguments.complete:
+        yield f"complete: {symmetry.completeness(model.spec, model.apply, params, inputs)}"

@@ -14,7 +14,7 @@ import pytest
 
 import configs
 from symbnn import __version__, command, io, models, posteriors, symmetry, tree
-from symbnn.command import studies
+from symbnn.command import inspect, studies
 from symbnn.inference import Fit
 from symbnn.io.pytorch import save_torch
 
@@ -126,7 +126,7 @@ def test_somebody_elses_configs_are_not_taken_for_ours(capsys, monkeypatch, here
 
 def test_inspect_tells_groups_sizes_dimensions_and_verifies(capsys, here):
     io.save_tree("net.safetensors", network())
-    code, out, _ = run(capsys, "inspect", "net.safetensors", *SHAPE)
+    code, out, _ = run(capsys, "inspect", "net.safetensors", *SHAPE, "--complete")
     assert code == 0
     assert "net.safetensors: a network of symbnn\n66 weights in 4 leaves of float32\n" in out
     assert "hidden: 7 units; 1 scale, no signs" in out
@@ -134,6 +134,22 @@ def test_inspect_tells_groups_sizes_dimensions_and_verifies(capsys, here):
     assert "1 group; 7 continuous dimensions; 10^4 copies of every network" in out
     assert MODEL.spec.explain() in out
     assert "verified: outputs unchanged" in out
+    assert "complete: all 7 dimensions of symmetry are found" in out
+
+
+@pytest.mark.parametrize(
+    ("group", "dimension", "order"),
+    [
+        (symmetry.Group("g", 5, num_scales=2), 10, 120),
+        (symmetry.Group("g", 3, num_signs=1), 0, 6 * 2**3),
+        (symmetry.Group("g", 4, num_scales=1, kind="invertible"), 16, 1),
+        (symmetry.Group("g", 4, kind="orthogonal"), 6, 1),
+        (symmetry.Group("g", 4, kind="orthogonal", centred=True), 3, 1),
+    ],
+)
+def test_dimensions_are_those_of_the_matrix_groups(group, dimension, order):
+    assert inspect._dimension(group) == dimension
+    assert 10 ** inspect._log10_order(group) == pytest.approx(order)
 
 
 def test_numbers_that_are_not_finite_are_told(capsys, here):
