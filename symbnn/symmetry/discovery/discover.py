@@ -126,8 +126,9 @@ def _find(program: Program, names: dict[str, Value], eval_only: bool, held: dict
         forms = [system.reduce({unknown: Fraction(1)}) for unknown in range(num_of_leaves)]
         found = Generators.from_forms(unknowns.atoms, forms, roles.ranks)
         generators.append(remove_redundant(found, over, words, modulus=modulus))
-    kinds = find_kinds(unknowns, known, shifts, over, *generators)
-    return Found(names, used, held, permutations, unknowns, roles, shifts, over, *generators, kinds)
+    scales, signs = generators
+    kinds = find_kinds(unknowns, known, shifts, over, scales, signs)
+    return Found(names, used, held, permutations, unknowns, roles, shifts, over, scales, signs, kinds)
 
 
 def _refuse_other_leaves(names: list[str], params: Params) -> None:

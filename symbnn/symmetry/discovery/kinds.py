@@ -113,7 +113,7 @@ def _not_linear(
 def _is_linear(equation: Equation, view: View, known: dict[Value, float], degrees: Degrees) -> bool:
     """Whether the equation uses the class linearly; notes the degrees of its results."""
     numbered = [_is_numbered(entry) for entry in view.operands]
-    results = [entry for entry in view.results if _is_numbered(entry)]
+    results = [entry for entry in view.results if entry is not None and entry != CONSTANT]
     if not any(numbered) and not results:
         return True
     uses = _Uses(
