@@ -10,7 +10,6 @@ import pytest
 from jax import lax
 
 from symbnn import symmetry
-from tests.symmetry import gpt
 from tests.symmetry.cases import CASES, draw, inputs
 from tests.symmetry.discovery.test_kinds import LINEAR
 
@@ -37,7 +36,8 @@ def block(p, x, epsilon):
 
 
 BLOCK = {"in": (13, 8), "gate": (8, 16), "up": (8, 16), "down": (16, 8), "head": (8, 8), "out": (2, 4, 8)}
-BLOCK |= dict.fromkeys(("norm1", "norm2", "norm3"), (8,)) | dict.fromkeys(("query", "key", "value"), (8, 2, 4))
+BLOCK |= dict.fromkeys(("norm1", "norm2", "norm3"), (8,))
+BLOCK |= dict.fromkeys(("query", "key", "value"), (8, 2, 4))
 
 
 @pytest.mark.slow
