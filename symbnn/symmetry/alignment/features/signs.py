@@ -15,6 +15,7 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -37,7 +38,7 @@ def sign_key(group: str) -> str:
     return SIGNS + group
 
 
-def element_of(moves: Mapping[str, jax.Array]) -> Element:
+def element_of(moves: Mapping[str, Any]) -> Element:
     """Permutations and signs, kept together while matching, as an element."""
     return Element(
         {name: value for name, value in moves.items() if not name.startswith(SIGNS)},
