@@ -58,8 +58,12 @@ def _where_finite(draws: Draws, statistic: PerQuantity) -> PerQuantity:
 
 
 def _split(draws: Draws) -> Float[Array, "halves half quantities"]:
-    if draws.ndim != 3:
-        raise ValueError(f"draws must be (chains, draws, quantities); got shape {draws.shape}")
+    if getattr(draws, "ndim", None) != 3:
+        found = getattr(draws, "shape", type(draws).__name__)
+        raise ValueError(
+            f"draws must be one array (chains, draws, quantities); got {found}: for networks use "
+            "diagnostics.weight_space or diagnostics.function_space"
+        )
     length = draws.shape[1]
     if length < 4:
         raise ValueError(f"R-hat and ESS need at least 4 draws a chain, got {length}")

@@ -78,5 +78,7 @@ def test_draws_for_rhat_have_three_axes():
     spec = importlib.util.spec_from_file_location("unchecked_convergence", convergence.__file__)
     unchecked = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(unchecked)
-    with pytest.raises(ValueError, match=r"draws must be \(chains, draws, quantities\); got shape \(8, 3\)"):
+    with pytest.raises(ValueError, match=r"array \(chains, draws, quantities\); got \(8, 3\)"):
         unchecked.rank_rhat(jnp.ones((8, 3)))
+    with pytest.raises(ValueError, match=r"got dict: for networks use diagnostics\.weight_space"):
+        unchecked.rank_rhat({"w": jnp.ones((2, 8, 3))})
