@@ -53,4 +53,7 @@ def _judge(model: Model, networks: list[Params], inputs: jax.Array, labels: np.n
         for params in networks
     ]
     words = ", ".join(f"{share:.4f}" for share in right[:-1])
-    print(f"accuracy on {len(labels)} inputs: {words}; merged {right[-1]:.4f}")
+    print(
+        f"accuracy on the {len(labels)} inputs that were given, which flatter the merged network: {words}; "
+        f"merged {right[-1]:.4f}"
+    )

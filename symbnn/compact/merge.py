@@ -8,6 +8,7 @@ anew: running statistics of norms, and the moments of pre-activations (REPAIR). 
 the program of `model.apply`, whatever library it is written with.
 """
 
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import combinations
@@ -20,6 +21,7 @@ from symbnn import chains, evaluate, symmetry, tree
 from symbnn.compact.regression import regressed
 from symbnn.evaluate.corrections import check_visible, with_moments, with_statistics
 from symbnn.evaluate.lockstep import Traced, trace, walk
+from symbnn.frameworks import described, library
 from symbnn.models import Model
 from symbnn.names import lookup
 from symbnn.posteriors import Empirical
@@ -105,6 +107,12 @@ def _stacked(networks: Sequence[Params] | Samples | Empirical) -> Samples:
     if not networks:
         raise ValueError("networks: expected at least one, got an empty list")
     for index, network in enumerate(networks):
+        if library(network) is not None:
+            raise ValueError(
+                f"network {index} is {described(network)}; give its weights, model.params(network)"
+            )
+        if isinstance(network, str | os.PathLike):
+            raise ValueError(f"network {index} is a path; read it first, as by io.from_torch(model, path)")
         tree.check_same_shapes(f"network {index}", network, networks[0])
     return tree.stack(networks)
 

@@ -46,10 +46,18 @@ def categorical() -> Likelihood:
         hot = labels[:, None] == jnp.arange(logits.shape[-1])
         return jnp.sum(jnp.where(hot, logits, 0.0), axis=-1) - jax.nn.logsumexp(logits, axis=-1)
 
+    def predictive(logits: Float[Array, "*n c"]) -> Float[Array, "*n c"]:
+        if logits.shape[-1] == 1:
+            raise ValueError(
+                "the network has one output, and the softmax of one is always 1: for a regression give "
+                "likelihood=density.gaussian(noise), for one class or not density.bernoulli()"
+            )
+        return jax.nn.softmax(logits, axis=-1)
+
     return Likelihood(
         name="categorical()",
         log_prob=log_prob,
-        predictive=lambda logits: jax.nn.softmax(logits, axis=-1),
+        predictive=predictive,
         sample=jax.random.categorical,
         num_outputs=lambda labels: None,
         has_labels=True,

@@ -26,6 +26,7 @@ from symbnn.io.structure import array_nodes, describe, rebuild
 FORMAT = 2
 READABLE = (1, 2)
 KINDS = ("jax", "numpy", "key")
+UNREADABLE = "a file that symbnn wrote is damaged: make it again; PyTorch's weights are read by io.from_torch"
 SUMMARY = {"dtype", "shape", "sha256"}
 ADVICE = "the file is damaged: delete it and run the stage that made it again"
 DTYPES = (
@@ -104,9 +105,11 @@ def read_metadata(path: str | Path) -> dict[str, Any]:
 
 
 def _opened(path: Path) -> Any:
-    with explaining(path, "a whole safetensors file", ADVICE):
+    with explaining(path, "a whole safetensors file", UNREADABLE):
         if not path.exists():
             raise problem(path, expected="a file", found="nothing", advice="run the stage that makes it")
+        if path.is_dir():
+            raise problem(path, expected="a file", found="a folder", advice="name the file in it")
         return safe_open(path, framework="np")
 
 

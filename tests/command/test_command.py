@@ -241,7 +241,8 @@ def test_networks_of_a_posterior_are_merged_on_inputs_and_judged(capsys, here):
     code, out, err = run(capsys, "merge", *named)
     assert code == 0, err
     assert "three.safetensors: 3 networks of a posterior" in out
-    assert "accuracy on 20 inputs: 1.0000, 1.0000, 1.0000; merged 1.0000" in out
+    assert "accuracy on the 20 inputs that were given, which flatter" in out
+    assert "1.0000, 1.0000, 1.0000; merged 1.0000" in out
     merged = io.from_torch(MODEL, "merged.pt", "mlp")
     np.testing.assert_allclose(outputs(merged), outputs(network()), atol=1e-4)
 

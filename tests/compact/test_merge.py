@@ -174,6 +174,10 @@ def test_bad_input_is_refused_in_one_line():
         compact.merge(MLP, [good, wide])
     with pytest.raises(ValueError, match=r"leaf '.*' has shape"):
         compact.merge(MLP, [wide, wide])
+    with pytest.raises(ValueError, match=r"network 0 is a linen module \(Dense\); give its weights"):
+        compact.merge(MLP, [nn.Dense(3), nn.Dense(3)])
+    with pytest.raises(ValueError, match="network 0 is a path; read it first"):
+        compact.merge(MLP, ["weights.pth"])
     with pytest.raises(ValueError, match="expected at least one, got an empty list"):
         compact.merge(MLP, [])
     with pytest.raises(ValueError, match="first axis of every leaf is empty"):

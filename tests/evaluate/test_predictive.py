@@ -173,3 +173,8 @@ def test_bad_arguments_say_what_is_wrong(samples, inputs, change, message):
     arguments = {"samples": samples, "inputs": inputs} | change
     with pytest.raises(ValueError, match=message):
         evaluate.predict(apply, arguments.pop("samples"), arguments.pop("inputs"), **arguments)
+
+
+def test_one_output_without_a_likelihood_is_refused(samples, inputs):
+    with pytest.raises(ValueError, match="softmax of one is always 1: for a regression give likelihood="):
+        evaluate.predict(lambda params, x: apply(params, x)[:, :1], samples, inputs)

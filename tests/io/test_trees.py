@@ -126,5 +126,5 @@ def test_foreign_and_missing_files_are_named(tmp_path):
         io.load_tree(tmp_path / "foreign")
     with pytest.raises(io.ArtefactError, match="missing: expected a file; found nothing"):
         io.load_tree(tmp_path / "missing")
-    with pytest.raises(io.ArtefactError, match="damaged"):
+    with pytest.raises(io.ArtefactError, match="expected a file; found a folder; name the file in it"):
         io.load_tree(tmp_path)
