@@ -1,4 +1,4 @@
-"""Data that needs no file: scikit-learn's digits, and toy sets drawn from a seed."""
+"""Data that needs no file: scikit-learn's digits and diabetes, and toy sets drawn from a seed."""
 
 from collections.abc import Callable
 
@@ -21,6 +21,14 @@ def digits() -> Parts:
     targets = labels[order].astype(np.int32)
     train, test = slice(None, NUM_DIGITS_TRAIN), slice(NUM_DIGITS_TRAIN, None)
     return Parts(_part(inputs[train], targets[train]), _part(inputs[test], targets[test]))
+
+
+def diabetes() -> Split:
+    """442 patients: ten measurements, and the progression of the disease a year later."""
+    from sklearn.datasets import load_diabetes
+
+    inputs, targets = load_diabetes(return_X_y=True, scaled=False)
+    return Split(inputs, targets[:, None])
 
 
 def toy(name: str, draw: Draw, *, num_train: int | None, num_test: int | None, seed: int) -> Dataset:

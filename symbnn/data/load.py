@@ -32,6 +32,7 @@ def load(
     normalised: bool = False,
     test_only: bool = False,
     streamed: bool = False,
+    test_share: float | None = None,
 ) -> Dataset:
     """The data set `name` as arrays.
 
@@ -46,6 +47,7 @@ def load(
         normalised: Give inputs mean 0 and variance 1 per channel over the training part.
         test_only: Leave the training part empty and do not look for its files.
         streamed: Leave inputs on disk (see `Streamed`): for images by class in folders, such as ImageNet.
+        test_share: Of the rows of a table (`diabetes`, `uci/...`) that are the test part; by default a tenth.
     """
     names.lookup(dict.fromkeys(known()), name, "data set")
     is_image = name == "digits" or name in IMAGES
@@ -53,12 +55,15 @@ def load(
         raise ValueError(f"resize and test_only apply to sets of images, which {name} is not")
     if streamed and (not is_image or flatten or normalised):
         raise ValueError("streamed=True gives images as they are; leave flatten and normalised out")
+    is_table = name == "diabetes" or name.startswith("uci/")
+    if not is_table and test_share is not None:
+        raise ValueError(f"test_share applies to tables of rows, which {name} is not; leave it out")
     if name in bundled.TOYS:
         dataset = bundled.toy(name, bundled.TOYS[name], num_train=num_train, num_test=num_test, seed=seed)
-    elif name.startswith("uci/"):
-        rows = uci.NUM_ROWS[name.removeprefix("uci/")]
-        folder = _required_folder(name, data_dir)
-        dataset = uci.read_uci(folder, name, num_rows=rows, num_train=num_train, num_test=num_test, seed=seed)
+    elif is_table:
+        rows = _table(name, data_dir)
+        part = {"num_train": num_train, "num_test": num_test, "test_share": test_share}
+        dataset = uci.split_table(name, rows, seed=seed, **part)
     else:
         parts = bundled.digits() if name == "digits" else _image_parts(name, data_dir, resize, test_only)
         dataset = _image_dataset(name, parts, num_train, num_test, seed, resize, streamed)
@@ -72,13 +77,14 @@ def load(
 
 def known() -> list[str]:
     """Names of all data sets."""
-    return ["digits", *IMAGES, *(f"uci/{name}" for name in uci.NUM_ROWS), *bundled.TOYS]
+    return ["digits", *IMAGES, "diabetes", *(f"uci/{name}" for name in uci.NUM_ROWS), *bundled.TOYS]
 
 
 def describe() -> str:
     """A line about every data set, for help texts."""
     lines = {"digits": "1,297 + 500 digits of 8x8 pixels, bundled"}
     lines |= {name: info.about for name, info in IMAGES.items()}
+    lines["diabetes"] = "regression, 442 rows, bundled"
     lines |= {f"uci/{name}": f"regression, {rows:,} rows" for name, rows in uci.NUM_ROWS.items()}
     lines |= {name: (draw.__doc__ or "").rstrip(".") for name, draw in bundled.TOYS.items()}
     width = max(map(len, lines))
@@ -92,6 +98,13 @@ def flattened(dataset: Dataset) -> Dataset:
         for split in (dataset.train, dataset.test)
     )
     return dataset._replace(train=train, test=test, input_shape=tuple(train.inputs.shape[1:]))
+
+
+def _table(name: str, data_dir: str | Path | None) -> Split:
+    """All rows of a table, as they are."""
+    if name == "diabetes":
+        return bundled.diabetes()
+    return uci.read_uci(_required_folder(name, data_dir), uci.NUM_ROWS[name.removeprefix("uci/")])
 
 
 def _image_parts(name: str, data_dir: str | Path | None, resize: int | None, test_only: bool) -> Parts:

@@ -1,7 +1,8 @@
-"""UCI regression sets as text: `data.txt` (white space), `index_features.txt`, `index_target.txt`.
+"""Tables for regression: UCI's as text (`data.txt`, `index_features.txt`, `index_target.txt`), and others.
 
-A tenth of the rows, chosen by the seed, is the test part. Inputs and targets are standardised with the
-statistics of the training part.
+The test part, a tenth of the rows unless told otherwise, is that of scikit-learn's `train_test_split` with
+the seed as its `random_state`, so that results compare with those of others. Inputs and targets are
+standardised with the statistics of the training part.
 """
 
 from pathlib import Path
@@ -11,6 +12,8 @@ import numpy as np
 from symbnn.data.base import Dataset, Split, Statistics, bad_file, normalise, reading, statistics
 
 NUM_ROWS = {
+    "airfoil": 1503,
+    "bikesharing": 17379,
     "bostonHousing": 506,
     "concrete": 1030,
     "energy": 768,
@@ -24,22 +27,36 @@ NUM_ROWS = {
 TEST_SHARE = 0.1
 
 
-def read_uci(
-    folder: Path, name: str, *, num_rows: int, num_train: int | None, num_test: int | None, seed: int
-) -> Dataset:
-    """The set in `folder`, split by `seed`; `num_train` and `num_test` shorten the parts."""
+def read_uci(folder: Path, num_rows: int) -> Split:
+    """All rows of the set in `folder`, as they are."""
     table = _read_table(folder / "data.txt")
     if len(table) != num_rows:
         raise bad_file(folder / "data.txt", expected=f"{num_rows} rows", found=f"{len(table)}")
     inputs = table[:, _read_columns(folder / "index_features.txt", table.shape[1])]
-    targets = table[:, _read_columns(folder / "index_target.txt", table.shape[1])]
-    order = np.random.default_rng(seed).permutation(num_rows)
-    num_held = round(TEST_SHARE * num_rows)
-    train = _rows(inputs, targets, order[num_held:], num_train, "num_train")
-    test = _rows(inputs, targets, order[:num_held], num_test, "num_test")
+    return Split(inputs, table[:, _read_columns(folder / "index_target.txt", table.shape[1])])
+
+
+def split_table(
+    name: str,
+    rows: Split,
+    *,
+    num_train: int | None,
+    num_test: int | None,
+    seed: int,
+    test_share: float | None = None,
+) -> Dataset:
+    """Rows split by `seed` and standardised; `num_train` and `num_test` shorten the parts."""
+    from sklearn.model_selection import train_test_split
+
+    share = TEST_SHARE if test_share is None else test_share
+    if not 0 < share < 1:
+        raise ValueError(f"test_share must be between 0 and 1, such as 0.2 for a fifth; got {test_share}")
+    kept, held = train_test_split(np.arange(len(rows.targets)), test_size=share, random_state=seed)
+    train = _rows(rows.inputs, rows.targets, kept, num_train, "num_train")
+    test = _rows(rows.inputs, rows.targets, held, num_test, "num_test")
     input_scale, target_scale = statistics(train), statistics(Split(train.targets, train.targets))
     train, test = (_standardise(split, input_scale, target_scale) for split in (train, test))
-    return Dataset(name, train, test, None, (inputs.shape[1],), target_scale)
+    return Dataset(name, train, test, None, tuple(rows.inputs.shape[1:]), target_scale)
 
 
 def _rows(inputs: np.ndarray, targets: np.ndarray, rows: np.ndarray, num: int | None, name: str) -> Split:

@@ -115,6 +115,8 @@ def test_a_failing_catalogue_says_where_files_may_go(monkeypatch):
         (lambda: data.load("moons", resize=4), "apply to sets of images, which moons is not"),
         (lambda: data.load("notmnist"), "notmnist: no folder notmnist.*no other source"),
         (lambda: data.load("uci/yacht"), "uci/yacht: no folder"),
+        (lambda: data.load("digits", test_share=0.2), "test_share applies to tables of rows"),
+        (lambda: data.load("diabetes", test_share=1.0), "test_share must be between 0 and 1.*; got 1.0"),
     ],
 )
 def test_bad_requests_are_named(monkeypatch, load, message):

@@ -103,7 +103,7 @@ def test_uci_sets(name):
     dataset = data.load(f"uci/{name}", seed=1)
     num_test = len(dataset.test.targets)
     assert len(dataset.train.targets) + num_test == NUM_ROWS[name]
-    assert num_test == round(NUM_ROWS[name] / 10)
+    assert num_test == -(-NUM_ROWS[name] // 10)
     assert np.isfinite(dataset.test.inputs).all()
     # Three standard errors of the mean of the smallest test part, 31 values: 3 / sqrt(31) = 0.54.
     assert abs(dataset.test.targets.mean()) < 0.54

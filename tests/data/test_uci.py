@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import StandardScaler
 
 from symbnn import data
 from symbnn.data.uci import NUM_ROWS
@@ -34,6 +36,27 @@ def test_uci_sets_are_standardised_by_their_training_part(tmp_path, uci_folder):
     np.testing.assert_allclose(np.sort(back[:, 0]), np.sort(table[:, 3]), rtol=1e-4, atol=1e-4)
     other = data.load("uci/yacht", data_dir=tmp_path, seed=4)
     assert not np.array_equal(other.test.inputs, dataset.test.inputs)
+
+
+@pytest.mark.parametrize(("test_share", "size"), [(None, 0.1), (0.2, 0.2)])
+def test_parts_are_those_of_scikit_learn(tmp_path, uci_folder, test_share, size):
+    table = np.loadtxt(uci_folder / "data.txt")
+    parts = train_test_split(table[:, [0, 2]], table[:, 3:], test_size=size, random_state=7)
+    dataset = data.load("uci/yacht", data_dir=tmp_path, seed=7, test_share=test_share)
+    for train, test, found in (
+        (parts[0], parts[1], (dataset.train.inputs[:, [0, 2]], dataset.test.inputs[:, [0, 2]])),
+        (parts[2], parts[3], (dataset.train.targets, dataset.test.targets)),
+    ):
+        scaler = StandardScaler().fit(train)
+        np.testing.assert_allclose(found[0], scaler.transform(train), atol=1e-5)
+        np.testing.assert_allclose(found[1], scaler.transform(test), atol=1e-5)
+
+
+def test_diabetes_needs_no_file(monkeypatch):
+    monkeypatch.delenv("SYMBNN_DATA_DIR", raising=False)
+    dataset = data.load("diabetes", test_share=0.2, num_test=50)
+    assert (dataset.train.inputs.shape, dataset.test.targets.shape) == ((353, 10), (50, 1))
+    np.testing.assert_allclose(dataset.train.inputs.std(axis=0), 1, atol=1e-4)
 
 
 @pytest.mark.parametrize(
