@@ -3,13 +3,15 @@
 The aligned Gaussian q_r = N(μ, diag σ²) has the posterior's own marginals, and is therefore too noisy as
 a predictor: what it lacks is their correlation. Starting from it, minimise over q = N(μ + σ∘m, diag (σ∘eˢ)²)
 
-    mean over inputs x of  loss(p_ref(· | x), E_q[softmax f(x, w)])  +  penalty · KL(q || q_r)
+    mean over inputs x of  loss(reference at x, predictive of q at x)  +  penalty · KL(q || q_r)
     KL(q || q_r) = Σ_j (m_j² + e^{2 s_j} - 1) / 2 - s_j
 
-where p_ref is the predictive of the samples and the expectation an average over draws of pre-activations
+where the reference is the predictive of the samples, probabilities of classes or mean and standard deviation
+of real values (`compact.predictive_loss`), and the predictive of q is told from draws of pre-activations
 (`posteriors.local_reparametrisation`: exact for the predictive of each input under independent weights).
 m and s count in standard deviations of q_r, so the fit does not depend on the scale of the weights: rescaled
-units (ReLU) or other units of measurement give the same steps.
+units (ReLU) or other units of measurement give the same steps. The components of a mixture of such Gaussians
+are moved together, their weights stay; its penalty is the sum over the components.
 
 A small loss says nothing about how near q is to the posterior: a start without any alignment reaches it too,
 by shrinking to nearly one network. So `displacement` belongs beside every result.
@@ -27,15 +29,18 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from symbnn import names, tree
-from symbnn.density import Batch, has_batch_statistics
+from symbnn.compact.predictive_loss import CLASS_LOSSES, REAL_LOSSES, class_loss, real_loss
+from symbnn.density import Batch, Likelihood, categorical, has_batch_statistics
+from symbnn.evaluate import Mixture
 from symbnn.inference import Fit, Recipe, ShowProgress
 from symbnn.inference.base import check_count
 from symbnn.inference.training.train import train, warn_nonfinite
 from symbnn.models import Model
-from symbnn.posteriors import DiagonalGaussian, local_reparametrisation
+from symbnn.posteriors import DiagonalGaussian, GaussianMixture, local_reparametrisation
 from symbnn.types import Key, Params
 
 BATCH_SIZE = 256
+CATEGORICAL = categorical()
 
 
 class Displacement(NamedTuple):
@@ -53,60 +58,74 @@ def refine(
     posterior: Any,
     model: Model,
     inputs: ArrayLike,
-    reference_probs: ArrayLike,
+    reference_probs: Any,
     key: Key,
     *,
+    likelihood: Likelihood | None = None,
     epochs: int = 100,
     batch_size: int | None = None,
     learning_rate: float = 1e-2,
     num_draws: int = 16,
     loss: str = "cross_entropy",
     penalty: float = 0.0,
+    shrink: float = 1.0,
     progress: ShowProgress = "auto",
 ) -> Fit:
-    """The diagonal Gaussian near `posterior` whose predictive on `inputs` is `reference_probs`.
+    """The law near `posterior` whose predictive on `inputs` is `reference_probs`.
 
     Args:
-        posterior: A `DiagonalGaussian` to start from, q_r; a weight of standard deviation zero is known and
-            stays.
-        model: The network; its outputs are logits.
+        posterior: What to start from, q_r: a `DiagonalGaussian`, or a `GaussianMixture` of such; a weight of
+            standard deviation zero is known and stays.
+        model: The network.
         inputs: What the predictions are fitted on, e.g. training inputs and `mixed_up` ones.
-        reference_probs: The probabilities to reach, `(inputs, classes)`, from `evaluate.predict`.
+        reference_probs: What `evaluate.predict` says of the samples there: probabilities
+            `(inputs, classes)`, or, with a `likelihood` of real values, its `Mixture` of means and stds.
         key: For minibatches and draws.
+        likelihood: What the outputs mean; by default logits of classes. `density.gaussian` or
+            `density.heteroscedastic` for a regression.
         epochs: Passes over the inputs; none leaves the start as it is.
         batch_size: Inputs per step of Adam; by default 256, or all if there are fewer.
         learning_rate: First size of a step, in (log) standard deviations of the start; it falls to zero.
-        num_draws: Draws of every pre-activation that a prediction is averaged over.
-        loss: `"cross_entropy"` or `"squared"`, between the two predictives.
+        num_draws: Draws of every pre-activation, of each component, that a prediction is averaged over.
+        loss: `"cross_entropy"` or, for classes, `"squared"`, between the two predictives.
         penalty: Weight of KL(q || q_r) in nats.
+        shrink: The fit begins with this share of the standard deviations of `posterior`: below 1 where draws
+            from it are so wide that they predict nothing, or overflow.
         progress: As for every method of `inference`: `"auto"`, a callable, a tuple of such, or None.
 
     Diagnostics: `loss` (epochs,), with the penalty; `num_nonfinite`; and the `Displacement` from the start.
     """
+    likelihood = CATEGORICAL if likelihood is None else likelihood
     check_count("epochs", epochs, least=0)
-    check_count("num_draws", num_draws)
-    names.lookup(LOSSES, loss, "loss")
+    _check_loss(likelihood, loss, num_draws)
     if not 0 <= penalty < float("inf"):
         raise ValueError(f"penalty must be at least 0 and finite; got {penalty}")
-    data = _checked(model, posterior, inputs, reference_probs)
-    weights = {part: jax.tree.map(jnp.zeros_like, posterior.mean) for part in ("shift", "log_ratio")}
+    if not 0 < shrink <= 1:
+        raise ValueError(f"shrink must be above 0 and at most 1; got {shrink}")
+    shares, start = _components(posterior)
+    data = _checked(model, start, inputs, reference_probs, likelihood)
+    weights = {part: jax.tree.map(jnp.zeros_like, start.mean) for part in ("shift", "log_ratio")}
     losses, num_nonfinite = jnp.zeros(0), jnp.int32(0)
     if epochs:
+        weights["log_ratio"] = jax.tree.map(lambda leaf: leaf + jnp.log(shrink), weights["log_ratio"])
         size = min(BATCH_SIZE, len(data.targets)) if batch_size is None else batch_size
         recipe = Recipe(epochs, size, _adam(learning_rate, max(1, epochs * (len(data.targets) // size))))
         # Arrays that are not trained, so that another start or penalty of the same shape compiles nothing.
-        constants = {"mean": posterior.mean, "std": posterior.std, "penalty": jnp.float32(penalty)}
+        constants = {"mean": start.mean, "std": start.std, "shares": shares, "penalty": jnp.float32(penalty)}
         members, settings = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], (weights, constants))
-        objective = RefinementLoss(model.apply, loss, num_draws)
+        objective = RefinementLoss(model.apply, likelihood, loss, num_draws)
         trained = train(
             objective, recipe, key[None], members, settings, data, progress=progress, stage="refinement"
         )
         warn_nonfinite("refinement", trained.num_nonfinite)
         one = tree.take(trained, 0)
         weights, losses, num_nonfinite = one.weights, one.losses, one.num_nonfinite
-    refined = _moved(posterior.mean, posterior.std, weights)
-    measured = displacement(refined, posterior)._asdict()
-    return Fit(refined, {"loss": losses, "num_nonfinite": num_nonfinite, **measured})
+    refined = _moved(start.mean, start.std, weights)
+    measured = displacement(refined, start)._asdict()
+    law = (
+        GaussianMixture(shares, refined) if isinstance(posterior, GaussianMixture) else tree.take(refined, 0)
+    )
+    return Fit(law, {"loss": losses, "num_nonfinite": num_nonfinite, **measured})
 
 
 def displacement(posterior: DiagonalGaussian, start: DiagonalGaussian) -> Displacement:
@@ -158,6 +177,7 @@ class RefinementLoss:
     """Objective of `{"shift": m, "log_ratio": s}`; the start and the penalty come as constants."""
 
     apply: Callable[[Params, Any], Array]
+    likelihood: Likelihood
     loss: str
     num_draws: int
 
@@ -165,22 +185,21 @@ class RefinementLoss:
         self, weights: Params, constants: Params, batch: Batch, key: Key
     ) -> tuple[Float[Array, ""], Params]:
         """Mean loss over the minibatch plus the penalty; the constants stay as they are."""
-        law = _moved(constants["mean"], constants["std"], weights)
+        law, shares = _moved(constants["mean"], constants["std"], weights), constants["shares"]
         draw = local_reparametrisation(self.apply)
-        draw_keys = jax.random.split(key, self.num_draws)
-        logits = jax.vmap(lambda one: draw(one, law.mean, law.std, batch.inputs))(draw_keys)
-        log_probs = jax.nn.logsumexp(jax.nn.log_softmax(logits), axis=0) - jnp.log(self.num_draws)
-        each = jax.tree.map(_divergence, weights["shift"], weights["log_ratio"])
-        divergence = sum(jnp.sum(leaf) for leaf in jax.tree.leaves(each))
-        value = jnp.mean(LOSSES[self.loss](batch.targets, log_probs))
-        return value + constants["penalty"] * divergence, constants
 
+        def of_component(draw_keys: Key, mean: Params, std: Params) -> Array:
+            return jax.vmap(lambda one: draw(one, mean, std, batch.inputs))(draw_keys)
 
-LOSSES: dict[str, Callable[[Array, Array], Array]] = {
-    "cross_entropy": lambda probs, log_probs: -jnp.sum(probs * log_probs, axis=-1),
-    "squared": lambda probs, log_probs: jnp.sum(jnp.square(probs - jnp.exp(log_probs)), axis=-1),
-}
-"""(reference probabilities, log-probabilities) -> one number per input."""
+        draw_keys = jax.random.split(key, (len(shares), self.num_draws))
+        outputs = jax.vmap(of_component)(draw_keys, law.mean, law.std)
+        if self.likelihood.has_labels:
+            each = class_loss(self.loss, shares, outputs, batch.targets)
+        else:
+            each = real_loss(self.likelihood, shares, outputs, batch.targets)
+        moved = jax.tree.map(_divergence, weights["shift"], weights["log_ratio"])
+        divergence = sum(jnp.sum(leaf) for leaf in jax.tree.leaves(moved))
+        return jnp.mean(each) + constants["penalty"] * divergence, constants
 
 
 def _moved(mean: Params, std: Params, weights: Params) -> DiagonalGaussian:
@@ -201,23 +220,66 @@ def _log_ratio(std: Array, start: Array) -> Array:
     return jnp.log(jnp.where(varies, std, 1.0)) - jnp.log(jnp.where(varies, start, 1.0))
 
 
-def _checked(model: Model, posterior: Any, inputs: ArrayLike, probs: ArrayLike) -> Batch:
-    """Inputs and probabilities as one set of data; `ValueError` if they do not fit the network."""
-    if not isinstance(posterior, DiagonalGaussian):
-        raise ValueError(
-            f"refine starts from a DiagonalGaussian, not from {type(posterior).__name__}; fit one to aligned "
-            "samples with compact.gaussian"
-        )
-    if has_batch_statistics(posterior.mean):
+def _components(posterior: Any) -> tuple[Float[Array, " k"], DiagonalGaussian]:
+    """Weights and Gaussians, stacked, of a mixture; one Gaussian is a mixture of one."""
+    if isinstance(posterior, GaussianMixture) and isinstance(posterior.components, DiagonalGaussian):
+        return posterior.weights, posterior.components
+    if isinstance(posterior, DiagonalGaussian):
+        return jnp.ones(1), tree.stack([posterior])
+    raise ValueError(
+        f"refine starts from a DiagonalGaussian, not from {type(posterior).__name__}; fit one to aligned "
+        "samples with compact.gaussian, or several with compact.mixture"
+    )
+
+
+def _check_loss(likelihood: Likelihood, loss: str, num_draws: int) -> None:
+    if not likelihood.has_labels and likelihood.spread is None:
+        raise ValueError(f"refine takes classes or real-valued targets, not those of {likelihood.name}")
+    names.lookup(CLASS_LOSSES if likelihood.has_labels else REAL_LOSSES, loss, "loss")
+    # The variance of real-valued predictions needs two draws.
+    check_count("num_draws", num_draws, least=1 if likelihood.has_labels else 2)
+
+
+def _checked(
+    model: Model, start: DiagonalGaussian, inputs: ArrayLike, reference: Any, likelihood: Likelihood
+) -> Batch:
+    """Inputs and reference as one set of data; `ValueError` if they do not fit the network."""
+    mean = tree.take(start.mean, 0)
+    if has_batch_statistics(mean):
         raise ValueError("networks with batch statistics cannot be refined; use one without BatchNorm")
-    network = jax.eval_shape(model.init, jax.random.key(0))
-    tree.check_same_shapes("posterior.mean", posterior.mean, network)
-    inputs, probs = jnp.asarray(inputs), jnp.asarray(probs)
+    tree.check_same_shapes("posterior.mean", mean, jax.eval_shape(model.init, jax.random.key(0)))
+    inputs = jnp.asarray(inputs)
     if model.input_shape is not None and inputs.shape[1:] != tuple(model.input_shape):
         raise ValueError(f"inputs must have shape (inputs, *{model.input_shape}); got {inputs.shape}")
-    outputs = jax.eval_shape(model.apply, posterior.mean, inputs).shape
-    if probs.shape != outputs:
-        raise ValueError(f"reference_probs must have shape {outputs}, one row per input; got {probs.shape}")
+    outputs = jax.eval_shape(model.apply, mean, inputs)
+    if likelihood.has_labels:
+        return Batch(inputs, _checked_probs(reference, outputs.shape))
+    return Batch(inputs, _checked_moments(reference, jax.eval_shape(likelihood.predictive, outputs).shape))
+
+
+def _checked_probs(reference: Any, shape: tuple[int, ...]) -> Array:
+    if isinstance(reference, Mixture):
+        raise ValueError(
+            "reference_probs are means and stds of real values, but the outputs are taken for logits of "
+            "classes; give the likelihood that they were predicted with"
+        )
+    probs = jnp.asarray(reference)
+    if probs.shape != shape:
+        raise ValueError(f"reference_probs must have shape {shape}, one row per input; got {probs.shape}")
     if not bool(jnp.all(probs >= 0)) or not bool(jnp.all(jnp.abs(probs.sum(-1) - 1.0) < 1e-3)):
         raise ValueError("reference_probs must be probabilities: at least 0, every row with sum 1")
-    return Batch(inputs, probs)
+    return probs
+
+
+def _checked_moments(reference: Any, shape: tuple[int, ...]) -> Array:
+    """Means, then standard deviations, of every input."""
+    if not isinstance(reference, Mixture) or reference.mean.shape != shape:
+        found = reference.mean.shape if isinstance(reference, Mixture) else type(reference).__name__
+        raise ValueError(
+            "reference_probs of real values must be what evaluate.predict(..., likelihood=...) gives "
+            f"without members=True, with means of shape {shape}; got {found}"
+        )
+    both = jnp.concatenate([reference.mean, reference.std], axis=-1)
+    if not bool(jnp.all(jnp.isfinite(both))) or not bool(jnp.all(reference.std > 0)):
+        raise ValueError("reference_probs must have finite means and positive, finite standard deviations")
+    return both
