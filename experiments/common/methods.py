@@ -10,7 +10,8 @@ from typing import Any
 import jax
 
 from configs.parts import Descent, Trajectories, Variational
-from configs.posterior_quality import PosteriorQuality
+from configs.posterior_quality import Laplace, PosteriorQuality, Swag
+from configs.uci import Hamiltonian, Microcanonical, NoUTurn
 from experiments.common import optimizers
 from experiments.common.problem import Problem
 from experiments.harness.progress import SHOWN
@@ -19,7 +20,7 @@ from symbnn import inference, keys, tree
 from symbnn.density import Target
 from symbnn.inference import Fit, Recipe
 from symbnn.inference.multimode import ModeMethod
-from symbnn.types import Key, Samples
+from symbnn.types import Key, Params, Samples
 
 
 def sample(problem: Problem, run: Run) -> Fit:
@@ -81,6 +82,36 @@ def hmc(
         sink=sink,
     )
     return method(key, target)
+
+
+def adapted_hmc(key: Key, target: Target, settings: Hamiltonian, *, initial: Samples, sink: Any) -> Fit:
+    """Hamiltonian Monte Carlo that finds its step size in the burn-in."""
+    chains = _chains(settings, initial, sink)
+    return inference.hmc(max_num_steps=settings.max_num_steps, **chains)(key, target)
+
+
+def nuts(key: Key, target: Target, settings: NoUTurn, *, initial: Samples, sink: Any) -> Fit:
+    """The No-U-Turn Sampler."""
+    chains = _chains(settings, initial, sink)
+    return inference.nuts(max_doublings=settings.max_doublings, **chains)(key, target)
+
+
+def mclmc(key: Key, target: Target, settings: Microcanonical, *, initial: Samples, sink: Any) -> Fit:
+    """Microcanonical Langevin Monte Carlo without adjustment."""
+    chains = _chains(settings, initial, sink)
+    return inference.mclmc(thinning=settings.thinning, **chains)(key, target)
+
+
+def _chains(settings: Any, initial: Samples, sink: Any) -> dict[str, Any]:
+    """What samplers share; chains start from the first of `initial`."""
+    return {
+        "num_chains": settings.num_chains,
+        "num_samples": settings.num_samples,
+        "num_burnin": settings.num_burnin,
+        "initial": tree.take(initial, slice(0, settings.num_chains)),
+        "progress": SHOWN,
+        "sink": sink,
+    }
 
 
 def ensemble(
@@ -168,22 +199,26 @@ def _dropout(config: PosteriorQuality, num_draws: int) -> ModeMethod:
     )
 
 
-def _swag(config: PosteriorQuality, num_draws: int) -> ModeMethod:
+def swag(settings: Swag, *, batch_size: int, initial: Params | None = None) -> ModeMethod:
+    """SWAG around networks that are trained already."""
     return inference.swag(
-        rank=config.swag.rank,
-        epochs=config.swag.num_epochs,
-        optimizer=optimizers.create("momentum", config.swag.learning_rate),
+        rank=settings.rank,
+        epochs=settings.num_epochs,
+        optimizer=optimizers.create("momentum", settings.learning_rate),
         pretrain_epochs=0,
-        batch_size=config.training.batch_size,
+        batch_size=batch_size,
+        initial=initial,
         progress=SHOWN,
     )
 
 
-def _laplace(config: PosteriorQuality, num_draws: int) -> ModeMethod:
+def laplace(settings: Laplace, *, initial: Params | None = None) -> ModeMethod:
+    """Laplace's approximation around networks that are trained already."""
     return inference.laplace(
-        structure=config.laplace.structure,
-        leaves=None if config.laplace.leaves == "all" else config.laplace.leaves,
+        structure=settings.structure,
+        leaves=None if settings.leaves == "all" else settings.leaves,
         pretrain_epochs=0,
+        initial=initial,
         progress=SHOWN,
     )
 
@@ -200,8 +235,8 @@ def _sghmc(config: PosteriorQuality, num_draws: int) -> ModeMethod:
 MODE_METHODS: dict[str, Callable[[PosteriorQuality, int], ModeMethod]] = {
     "dropout": _dropout,
     "variational": lambda config, num_draws: variational(config.variational),
-    "swag": _swag,
-    "laplace": _laplace,
+    "swag": lambda config, num_draws: swag(config.swag, batch_size=config.training.batch_size),
+    "laplace": lambda config, num_draws: laplace(config.laplace),
     "sghmc": _sghmc,
 }
 """(config, draws for each mode) -> method."""

@@ -49,6 +49,15 @@ class Run:
 
         return self._kept(name, make)
 
+    def has(self, name: str) -> bool:
+        """Whether the stage is kept already."""
+        return self._path(name).exists()
+
+    def has_parts(self, name: str) -> bool:
+        """Whether an unfinished stage has left something to go on from."""
+        parts = self.directory / "chunks" / name
+        return parts.is_dir() and any(parts.iterdir())
+
     def borrow(self, name: str, lender: Path | str, study: str, config: Any) -> Any:
         """A stage of a finished run of `study`, kept here too, with the record of who computed it."""
         return self._kept(name, lambda: lent_stage(lender, study, config, name))
@@ -93,7 +102,7 @@ class Run:
         self.write(RUN_FILE, json.dumps(self.description, indent=1) + "\n")
 
     def _kept(self, name: str, make: Callable[[], tuple[Any, Record]]) -> Any:
-        path = self.directory / "stages" / f"{name}.safetensors"
+        path = self._path(name)
         found = self._read(name, path) if path.exists() else None
         if found is None:
             found = make()
@@ -103,6 +112,9 @@ class Run:
         self.description["stages"][name] = record._asdict()
         self.describe()
         return tree
+
+    def _path(self, name: str) -> Path:
+        return self.directory / "stages" / f"{name}.safetensors"
 
     def _read(self, name: str, path: Path) -> tuple[Any, Record] | None:
         """The stage if it can be reused; a file that cannot is kept under another name."""

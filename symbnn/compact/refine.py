@@ -28,7 +28,7 @@ import optax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from symbnn import names, tree
+from symbnn import keys, names, tree
 from symbnn.compact.predictive_loss import CLASS_LOSSES, REAL_LOSSES, class_loss, real_loss
 from symbnn.density import Batch, Likelihood, categorical, has_batch_statistics
 from symbnn.evaluate import Mixture
@@ -87,7 +87,8 @@ def refine(
         batch_size: Inputs per step of Adam; by default 256, or all if there are fewer.
         learning_rate: First size of a step, in (log) standard deviations of the start; it falls to zero.
         num_draws: Draws of every pre-activation, of each component, that a prediction is averaged over.
-        loss: `"cross_entropy"` or, for classes, `"squared"`, between the two predictives.
+        loss: `"cross_entropy"` between the two predictives; for classes also `"squared"`, for real values
+            `"moments"`, which asks for mean and variance only.
         penalty: Weight of KL(q || q_r) in nats.
         shrink: The fit begins with this share of the standard deviations of `posterior`: below 1 where draws
             from it are so wide that they predict nothing, or overflow.
@@ -196,7 +197,8 @@ class RefinementLoss:
         if self.likelihood.has_labels:
             each = class_loss(self.loss, shares, outputs, batch.targets)
         else:
-            each = real_loss(self.likelihood, shares, outputs, batch.targets)
+            key_targets = keys.named(key, "targets")
+            each = real_loss(self.loss, self.likelihood, key_targets, shares, outputs, batch.targets)
         moved = jax.tree.map(_divergence, weights["shift"], weights["log_ratio"])
         divergence = sum(jnp.sum(leaf) for leaf in jax.tree.leaves(moved))
         return jnp.mean(each) + constants["penalty"] * divergence, constants

@@ -55,18 +55,38 @@ def test_moments_of_few_draws_are_unbiased():
     np.testing.assert_allclose(square.mean(), (mean - 3.0) ** 2, rtol=0.02)
 
 
-def test_the_loss_is_least_at_the_reference_and_is_its_entropy_there():
+@pytest.mark.parametrize("loss", ["cross_entropy", "moments"])
+def test_the_loss_is_least_at_the_reference_and_is_its_entropy_there(loss):
     """Draws that all agree with the reference: the cross-entropy is the Gaussian's own entropy."""
-    mean, std = jnp.array([[0.3], [-2.0]]), jnp.array([[0.5], [3.0]])
-    outputs = jnp.broadcast_to(jnp.concatenate([mean, jnp.log(std)], axis=-1), (1, 4, 2, 2))
+    mean, std = jnp.tile(jnp.array([[0.3], [-2.0]]), (500, 1)), jnp.tile(jnp.array([[0.5], [3.0]]), (500, 1))
+    outputs = jnp.broadcast_to(jnp.concatenate([mean, jnp.log(std)], axis=-1), (1, 4, 1000, 2))
     reference = jnp.concatenate([mean, std], axis=-1)
-    found = real_loss(LIKELIHOOD, jnp.ones(1), outputs, reference)
-    np.testing.assert_allclose(found, 0.5 * np.log(2 * np.pi * np.e * np.square(std[:, 0])), rtol=1e-5)
-    for moved in (outputs + 0.1, outputs - 0.1):
-        assert (real_loss(LIKELIHOOD, jnp.ones(1), moved, reference) > found).all()
+
+    def value(moved):
+        return float(real_loss(loss, LIKELIHOOD, KEY, jnp.ones(1), moved, reference).mean())
+
+    entropy = np.mean(0.5 * np.log(2 * np.pi * np.e * np.square(std)))
+    np.testing.assert_allclose(value(outputs), entropy, atol=0.005 if loss == "cross_entropy" else 1e-5)
+    for part in ([0.2, 0.0], [-0.2, 0.0], [0.0, 0.2], [0.0, -0.2]):
+        assert value(outputs + jnp.array(part)) > value(outputs)
 
 
-def test_reaches_the_optimum_of_one_weight():
+def test_only_the_cross_entropy_tells_noise_from_disagreement():
+    """Two sharp networks at ±1 have the moments of N(0, 1), which they do not predict."""
+    reference = jnp.array([[0.0, 1.0]])
+    sharp = jnp.array([-1.0, 1.0])[:, None, None, None] * jnp.ones((2, 4, 1, 1))
+    outputs = jnp.concatenate([sharp, jnp.full_like(sharp, np.log(0.01))], axis=-1)
+    found = {
+        loss: float(real_loss(loss, LIKELIHOOD, KEY, jnp.full(2, 0.5), outputs, reference)[0])
+        for loss in ("cross_entropy", "moments")
+    }
+    entropy = 0.5 * np.log(2 * np.pi * np.e)
+    np.testing.assert_allclose(found["moments"], entropy, atol=1e-3)
+    assert found["cross_entropy"] > entropy + 1
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", "moments"])
+def test_reaches_the_optimum_of_one_weight(loss):
     """f(x) = x w, w ~ N(m, s²), noise 0.5: the predictive is N(m x, s² x² + 0.25), so the loss is known."""
     model, law = one_weight(0.0, 1.0)
     inputs = np.linspace(-2, 2, 32, dtype=np.float32)[:, None]
@@ -77,13 +97,13 @@ def test_reaches_the_optimum_of_one_weight():
     def objective(point):
         m, s = point
         variance = np.exp(2 * s) * inputs**2 + 0.25
-        loss = 0.5 * np.mean(np.log(variance) + (wanted_std**2 + (wanted_mean - m * inputs) ** 2) / variance)
-        return loss + penalty * ((m**2 + np.exp(2 * s) - 1) / 2 - s)
+        error = 0.5 * np.mean(np.log(variance) + (wanted_std**2 + (wanted_mean - m * inputs) ** 2) / variance)
+        return error + penalty * ((m**2 + np.exp(2 * s) - 1) / 2 - s)
 
     expected = minimize(objective, [0.1, 0.0], method="Nelder-Mead", options={"xatol": 1e-6}).x
     settings = {"epochs": 400, "batch_size": 32, "num_draws": 64, "learning_rate": 0.03, "penalty": penalty}
     likelihood = density.gaussian(0.5)
-    fit = compact.refine(law, model, inputs, reference, KEY, likelihood=likelihood, **settings)
+    fit = compact.refine(law, model, inputs, reference, KEY, likelihood=likelihood, loss=loss, **settings)
     np.testing.assert_allclose(fit.posterior.mean["w"][0, 0], expected[0], atol=0.03)
     np.testing.assert_allclose(jnp.log(fit.posterior.std["w"][0, 0]), expected[1], atol=0.05)
 
@@ -96,6 +116,7 @@ def test_two_components_find_two_modes():
     wide = jnp.full((16, 1), np.sqrt(1 + 0.01))
     reference = evaluate.Mixture(jnp.zeros((16, 1)), wide, wide, wide)
     settings = {"epochs": 400, "batch_size": 16, "num_draws": 8, "learning_rate": 0.3, "penalty": 1e-4}
+    settings["loss"] = "moments"
     law = posteriors.mixture(apart)
     fit = compact.refine(law, model, inputs, reference, KEY, likelihood=density.gaussian(0.1), **settings)
     assert isinstance(fit.posterior, posteriors.GaussianMixture)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from experiments.harness import rundir
@@ -34,6 +35,20 @@ def change_run(directory, change) -> None:
 def opened_once(directory, config=CONFIG):
     with open_run(STUDY, config, directory) as run:
         run.stage("some", lambda: {"numbers": jnp.arange(3.0)})
+
+
+def test_a_run_knows_what_it_has(tmp_path):
+    with open_run(STUDY, CONFIG, tmp_path) as run:
+        assert not run.has("some")
+        assert not run.has_parts("some")
+        run.stage("some", lambda: {"numbers": jnp.arange(3.0)})
+        assert run.has("some")
+        assert not run.has_parts("some")
+        store = run.chunks("other")
+        store.open({"method": "hmc"})
+        store.write(0, {"draws/w": np.ones((2, 3))})
+        assert run.has_parts("other")
+        assert not run.has("other")
 
 
 def test_another_config_is_refused_and_named(tmp_path):

@@ -1,0 +1,220 @@
+"""Regression on eleven UCI tables: errors, convergence and seconds of every method, and compact posteriors.
+
+The split is scikit-learn's `train_test_split(test_size=0.2, random_state=seed)`, inputs and targets are
+standardised on the training part, and the network gives a mean and a standard deviation, as in the benchmark
+of bde (scikit-learn-contrib; microcanonical Langevin ensembles). airfoil and bikesharing have its network,
+16-16-16-16; the other sets one hidden layer of 50 units, the usual one for these tables since
+Hernández-Lobato and Adams (2015). Nothing is sampled from minibatches: above `rows_at_full_length` training
+rows chains, trajectories and trainings are shortened instead.
+
+`python -m experiments.uci all` takes about an hour on two idle CPU cores, `airfoil` a quarter of an hour and
+`bikesharing` two hours, both with the lengths that bde publishes. bde runs beside them, as a column of the
+table, where SYMBNN_PEER_PYTHON names a Python that has it (`python -m venv peer` and
+`peer/bin/pip install sklearn-contrib-bde`: it needs an older BlackJAX than this project). It publishes
+RMSE 0.1215 and NLL -0.9126 for airfoil, 0.2261 and -0.7315 for bikesharing.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from configs.fields import bounded
+from configs.parts import Descent, Ensemble, Prior, Seeded, Variational
+from configs.posterior_quality import Laplace, Swag
+
+SetName = Literal[
+    "yacht",
+    "bostonHousing",
+    "energy",
+    "concrete",
+    "airfoil",
+    "wine-quality-red",
+    "kin8nm",
+    "power-plant",
+    "naval-propulsion-plant",
+    "bikesharing",
+    "protein-tertiary-structure",
+    "diabetes",
+]
+UCI: tuple[SetName, ...] = (
+    "yacht",
+    "bostonHousing",
+    "energy",
+    "concrete",
+    "airfoil",
+    "wine-quality-red",
+    "kin8nm",
+    "power-plant",
+    "naval-propulsion-plant",
+    "bikesharing",
+    "protein-tertiary-structure",
+)
+"""By rows; diabetes, which scikit-learn bundles, is none of them."""
+MethodName = Literal["ensemble", "hmc", "nuts", "mclmc", "variational", "swag", "laplace"]
+METHODS: tuple[MethodName, ...] = ("ensemble", "hmc", "nuts", "mclmc", "variational", "swag", "laplace")
+CHAINS: tuple[Literal["hmc", "nuts", "mclmc"], ...] = ("hmc", "nuts", "mclmc")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The tables."""
+
+    directory: str | None = None
+    """Folder that holds `uci/`; else SYMBNN_DATA_DIR."""
+    test_share: float = bounded(0.2, 0.01, 0.9)
+    """Of the rows: the test part."""
+    num_train: int | None = bounded(None, 20, 10_000_000)
+    """Training rows; all by default."""
+    num_test: int | None = bounded(None, 10, 10_000_000)
+    """Test rows; all by default."""
+
+
+@dataclass(frozen=True)
+class Perceptron(Prior):
+    """The network, and the Gaussian prior that all methods share."""
+
+    hidden: tuple[int, ...] | None = bounded(None, 1, 10_000)
+    """Units of each hidden layer; by default 16 16 16 16 for airfoil and bikesharing, 50 for the others."""
+    activation: Literal["relu", "leaky_relu", "tanh", "gelu"] = "relu"
+    """Of the hidden units."""
+
+
+@dataclass(frozen=True)
+class Chains:
+    """Chains of a sampler, each started from a member of the ensemble."""
+
+    num_chains: int = bounded(4, 1, 4096)
+    """At most as many as the ensemble has members."""
+    num_samples: int = bounded(100, 4, 10_000_000)
+    """Draws kept of every chain."""
+    num_burnin: int = bounded(100, 2, 10_000_000)
+    """Transitions before the first draw, in which step sizes adapt."""
+
+
+@dataclass(frozen=True)
+class Hamiltonian(Chains):
+    """Hamiltonian Monte Carlo; a trajectory is a quarter period of the prior, if so many steps reach it."""
+
+    max_num_steps: int = bounded(300, 1, 1_000_000)
+    """Most leapfrog steps of a trajectory."""
+
+
+@dataclass(frozen=True)
+class NoUTurn(Chains):
+    """The No-U-Turn Sampler, with a mass for every weight."""
+
+    max_doublings: int = bounded(7, 1, 20)
+    """A trajectory has at most 2 to this many steps."""
+
+
+@dataclass(frozen=True)
+class Microcanonical(Chains):
+    """Microcanonical Langevin Monte Carlo without adjustment, as bde runs it (MILE, Sommer et al. 2025)."""
+
+    num_chains: int = bounded(10, 1, 4096)
+    """At most as many as the ensemble has members."""
+    num_burnin: int = bounded(20_000, 2, 10_000_000)
+    """Steps before the first draw; bde takes 50,000."""
+    thinning: int = bounded(10, 1, 100_000)
+    """Steps per draw."""
+
+
+@dataclass(frozen=True)
+class Refined(Descent):
+    """Compact posteriors of the draws of `source`, refined to predict as the draws do."""
+
+    source: Literal["hmc", "nuts", "mclmc"] = "mclmc"
+    """Whose draws are made compact."""
+    rank: int = bounded(16, 1, 10_000)
+    """Directions of the low-rank law."""
+    num_components: int = bounded(8, 1, 10_000)
+    """Gaussians of the mixture, each of one chain."""
+    num_epochs: int = bounded(100, 1, 100_000)
+    """Passes over the training inputs and as many mixed-up ones."""
+    batch_size: int = bounded(256, 1, 1_000_000)
+    """Inputs per step of Adam."""
+    learning_rate: float = bounded(0.03, 1e-10, 100.0)
+    """Of Adam at the start of its cosine schedule, in standard deviations."""
+    loss: Literal["cross_entropy", "moments"] = "cross_entropy"
+    """Between the predictives: of whole mixtures, or of their means and variances only."""
+    num_draws: int = bounded(16, 2, 10_000)
+    """Draws of every pre-activation per input and step, shared by the components, two each at least."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """bde, with the settings of its published benchmark."""
+
+    num_members: int = bounded(10, 1, 1000)
+    """Networks, each the start of a chain."""
+    num_epochs: int = bounded(1000, 1, 1_000_000)
+    """Most steps of the training of the networks, which stops early by a held-out part."""
+    num_warmup: int = bounded(50_000, 0, 10_000_000)
+    """Steps of every chain in which it adapts: eight tenths for the step size, a tenth for the momentum's
+    length by the spread of the weights, a tenth for it by their autocorrelation."""
+    num_samples: int = bounded(1000, 1, 10_000_000)
+    """Steps of every chain after it."""
+    thinning: int = bounded(10, 1, 100_000)
+    """Steps per draw: 100 draws a chain."""
+
+
+@dataclass(frozen=True)
+class Uci(Seeded):
+    """Tables, the network, and everything that is run on them."""
+
+    sets: tuple[SetName, ...] = UCI
+    """Tables; diabetes is bundled, the others are read from files."""
+    methods: tuple[MethodName, ...] = METHODS
+    """Columns; the ensemble is always trained, as the others start from it."""
+    data: Rows = Rows()
+    model: Perceptron = Perceptron()
+    rows_at_full_length: int | None = bounded(1500, 1, 1_000_000_000)
+    """With more training rows, everything is shortened in proportion: epochs and steps by the ratio,
+    transitions of HMC and NUTS and the steps of one by its root. None shortens nothing."""
+    num_draws: int = bounded(1000, 10, 1_000_000)
+    """Networks that Gaussians are judged by."""
+    ensemble: Ensemble = Ensemble(num_members=10, num_epochs=300, batch_size=64, learning_rate=1e-2)
+    hmc: Hamiltonian = Hamiltonian()
+    nuts: NoUTurn = NoUTurn()
+    mclmc: Microcanonical = Microcanonical()
+    variational: Variational = Variational(num_epochs=500, batch_size=64, learning_rate=3e-3)
+    swag: Swag = Swag(learning_rate=1e-3)
+    laplace: Laplace = Laplace(structure="full", leaves="all")
+    compact: Refined = Refined()
+    peer: Peer = Peer()
+
+
+REFUSES = {
+    "data.npz": "it compares with published numbers on these tables",
+    "model.factory": "its network is that of the published numbers; --model.hidden changes its layers",
+}
+PUBLISHED = Uci(mclmc=Microcanonical(num_burnin=50_000))
+
+
+CONFIGS: dict[str, tuple[str, Uci]] = {
+    "all": ("all eleven tables, shorter where there are many rows: an hour on two idle CPU cores", Uci()),
+    **{name: (f"{name} alone, as in all: minutes on two CPU cores", Uci(sets=(name,))) for name in UCI},
+    "airfoil": (
+        "1,503 rows, 16-16-16-16, the published lengths: a quarter of an hour on two idle CPU cores",
+        replace(PUBLISHED, sets=("airfoil",)),
+    ),
+    "bikesharing": (
+        "17,379 rows, 16-16-16-16, the published lengths: two hours on two idle CPU cores",
+        replace(PUBLISHED, sets=("bikesharing",), peer=Peer(num_epochs=1200), rows_at_full_length=None),
+    ),
+    "debug": (
+        "120 rows of diabetes, 10-4-2, a few draws: a minute, mostly of compiling, to see that all runs",
+        Uci(
+            sets=("diabetes",),
+            data=Rows(num_train=120, num_test=50),
+            model=Perceptron(hidden=(4,)),
+            num_draws=20,
+            ensemble=Ensemble(num_members=3, num_epochs=10, batch_size=32, learning_rate=1e-2),
+            hmc=Hamiltonian(num_chains=2, num_samples=6, num_burnin=6, max_num_steps=10),
+            nuts=NoUTurn(num_chains=2, num_samples=6, num_burnin=6, max_doublings=3),
+            mclmc=Microcanonical(num_chains=3, num_samples=6, num_burnin=30, thinning=2),
+            variational=Variational(num_epochs=10, batch_size=32, learning_rate=1e-2),
+            swag=Swag(rank=2, num_epochs=3, learning_rate=1e-3),
+            compact=Refined(rank=2, num_components=2, num_epochs=2, batch_size=50, num_draws=2),
+        ),
+    ),
+}

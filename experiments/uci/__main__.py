@@ -1,0 +1,5 @@
+"""`python -m experiments.uci [config]`: the command."""
+
+from experiments.harness import cli
+
+cli.main("uci")
