@@ -69,7 +69,7 @@ def _dots(
         )
     panel.set(xlabel=label, xscale="log")
     panel.set_yticks(range(len(rows)), rows)
-    panel.invert_yaxis()
+    panel.set_ylim(len(rows) - 0.5, -0.5)
     handles, labels = panel.get_legend_handles_labels()
     figure.legend(handles, labels, frameon=False, loc="outside lower center", ncols=5)
     return figure

@@ -46,17 +46,25 @@ def of_methods(judged: Scores) -> list[str]:
         + ", ".join(f"{scores.WORDS[method]} on {count} of {len(best)}" for method, count in counts.items())
         + "."
     ]
-    for method in CHAINS:
-        ran = {name: each[method]["rhat_95"] for name, each in judged.items() if method in each}
-        if ran:
-            agree = [name for name, value in ran.items() if value <= 1.01]
-            said.append(
-                f"{scores.WORDS[method]}: rank R-hat in function space at most 1.01 for 95 % of the "
-                f"quantities on {len(agree)} of {len(ran)} tables; its median over the tables is "
-                f"{np.median(list(ran.values())):.2f}. Where it is larger, the chains stay apart and their "
-                "draws are a mixture of what each has seen, not yet the posterior."
-            )
+    agree = [
+        _agreement(judged, method) for method in CHAINS if any(method in each for each in judged.values())
+    ]
+    if agree:
+        said.append(
+            "Rank R-hat in function space is at most 1.01 for 95 % of the quantities on "
+            f"{', '.join(agree)}. Where it is larger, the chains stay apart and their draws are a mixture of "
+            "what each has seen, not yet the posterior."
+        )
     return said + [_beside(name, each) for name, each in judged.items() if scores.PEER in each]
+
+
+def _agreement(judged: Scores, method: str) -> str:
+    found = [each[method]["rhat_95"] for each in judged.values() if method in each]
+    agree = sum(value <= 1.01 for value in found)
+    return (
+        f"{agree} of {len(found)} tables for {scores.WORDS[method]} (median over the tables "
+        f"{np.median(found):.2f})"
+    )
 
 
 def of_laws(laws: Scores) -> list[str]:

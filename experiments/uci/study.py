@@ -43,12 +43,13 @@ def run(config: Uci, rundir: Path | str) -> Table:
                 (
                     "nll",
                     figures.nll(judged),
-                    "NLL of every method above that of the best one on the same table, in nats",
+                    "NLL of every method above that of the best on the same table, in nats, from 0.001 on",
                 ),
                 (
                     "compact",
                     figures.compact(laws),
-                    "What compact posteriors lose of the draws' NLL; the line is at 0.02 nats",
+                    "What compact posteriors lose of the draws' NLL, in nats, from 0.001 on; the line is "
+                    "at 0.02, open circles are controls",
                 ),
             ],
             findings=[*findings.of_methods(judged), *findings.of_laws(laws)],
