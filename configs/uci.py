@@ -7,15 +7,16 @@ of bde (scikit-learn-contrib; microcanonical Langevin ensembles). airfoil and bi
 Hernández-Lobato and Adams (2015). Nothing is sampled from minibatches: above `rows_at_full_length` training
 rows chains, trajectories and trainings are shortened instead.
 
-`python -m experiments.uci all` takes about an hour on two idle CPU cores, `airfoil` a quarter of an hour and
-`bikesharing` two hours, both with the lengths that bde publishes. bde runs beside them, as a column of the
-table, where SYMBNN_PEER_PYTHON names a Python that has it (`python -m venv peer` and
+`python -m experiments.uci all` should take about an hour on two idle CPU cores, `airfoil` a quarter of an
+hour and `bikesharing` two hours, both with the lengths that bde publishes. bde itself, another quarter of an
+hour for airfoil and more than an hour for bikesharing, becomes a column of their tables where
+SYMBNN_PEER_PYTHON names a Python that has it (`python -m venv peer`, then
 `peer/bin/pip install sklearn-contrib-bde`: it needs an older BlackJAX than this project). It publishes
 RMSE 0.1215 and NLL -0.9126 for airfoil, 0.2261 and -0.7315 for bikesharing.
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 from configs.fields import bounded
 from configs.parts import Descent, Ensemble, Prior, Seeded, Variational
@@ -35,19 +36,7 @@ SetName = Literal[
     "protein-tertiary-structure",
     "diabetes",
 ]
-UCI: tuple[SetName, ...] = (
-    "yacht",
-    "bostonHousing",
-    "energy",
-    "concrete",
-    "airfoil",
-    "wine-quality-red",
-    "kin8nm",
-    "power-plant",
-    "naval-propulsion-plant",
-    "bikesharing",
-    "protein-tertiary-structure",
-)
+UCI: tuple[SetName, ...] = get_args(SetName)[:-1]
 """By rows; diabetes, which scikit-learn bundles, is none of them."""
 MethodName = Literal["ensemble", "hmc", "nuts", "mclmc", "variational", "swag", "laplace"]
 METHODS: tuple[MethodName, ...] = ("ensemble", "hmc", "nuts", "mclmc", "variational", "swag", "laplace")
@@ -144,6 +133,8 @@ class Refined(Descent):
 class Peer:
     """bde, with the settings of its published benchmark."""
 
+    sets: tuple[SetName, ...] = ()
+    """Tables that it runs on, if SYMBNN_PEER_PYTHON names a Python that has it."""
     num_members: int = bounded(10, 1, 1000)
     """Networks, each the start of a chain."""
     num_epochs: int = bounded(1000, 1, 1_000_000)
@@ -191,15 +182,23 @@ PUBLISHED = Uci(mclmc=Microcanonical(num_burnin=50_000))
 
 
 CONFIGS: dict[str, tuple[str, Uci]] = {
-    "all": ("all eleven tables, shorter where there are many rows: an hour on two idle CPU cores", Uci()),
+    "all": (
+        "all eleven tables, shorter where there are many rows: an hour on two idle CPU cores",
+        Uci(peer=Peer(sets=("airfoil",))),
+    ),
     **{name: (f"{name} alone, as in all: minutes on two CPU cores", Uci(sets=(name,))) for name in UCI},
     "airfoil": (
         "1,503 rows, 16-16-16-16, the published lengths: a quarter of an hour on two idle CPU cores",
-        replace(PUBLISHED, sets=("airfoil",)),
+        replace(PUBLISHED, sets=("airfoil",), peer=Peer(sets=("airfoil",))),
     ),
     "bikesharing": (
         "17,379 rows, 16-16-16-16, the published lengths: two hours on two idle CPU cores",
-        replace(PUBLISHED, sets=("bikesharing",), peer=Peer(num_epochs=1200), rows_at_full_length=None),
+        replace(
+            PUBLISHED,
+            sets=("bikesharing",),
+            peer=Peer(sets=("bikesharing",), num_epochs=1200),
+            rows_at_full_length=None,
+        ),
     ),
     "debug": (
         "120 rows of diabetes, 10-4-2, a few draws: a minute, mostly of compiling, to see that all runs",

@@ -17,19 +17,12 @@ LEAST = 1e-3
 def nll(judged: Scores) -> Figure:
     """A row for every table, a dot for every method, at its NLL above the least one of the row."""
     methods = [method for method in WORDS if any(method in each for each in judged.values())]
-    columns = {
-        WORDS[method]: [each.get(method, {}).get("nll") for each in judged.values()] for method in methods
-    }
-    least = [
-        min(value for value in (known(column[row]) for column in columns.values()) if value is not None)
-        for row in range(len(judged))
-    ]
-    excess = {
-        name: [
-            None if known(value) is None else value - low for value, low in zip(column, least, strict=True)
-        ]
-        for name, column in columns.items()
-    }
+    excess: dict[str, list[float | None]] = {WORDS[method]: [] for method in methods}
+    for each in judged.values():
+        values = {method: known(each.get(method, {}).get("nll")) for method in methods}
+        least = min((value for value in values.values() if value is not None), default=0.0)
+        for method, value in values.items():
+            excess[WORDS[method]].append(None if value is None else value - least)
     return _dots(list(judged), excess, "NLL above the best method, nats")
 
 

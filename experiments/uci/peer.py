@@ -16,7 +16,7 @@ import numpy as np
 
 from experiments.common.problem import Problem
 from experiments.harness.rundir import Run
-from experiments.uci.tables import HIDDEN, USUAL
+from experiments.uci.tables import layers
 
 VARIABLE = "SYMBNN_PEER_PYTHON"
 SCRIPT = Path(__file__).parent / "bde_regressor.py"
@@ -54,10 +54,10 @@ def _given(problem: Problem, name: str) -> dict[str, Any]:
         "inputs": rows.train.inputs,
         "targets": rows.train.targets,
         "test_inputs": rows.test.inputs,
-        "hidden": np.array(config.model.hidden or HIDDEN.get(name, USUAL)),
+        "hidden": np.array(layers(config, name)),
         "activation": config.model.activation,
         "seed": config.seed,
-        **dataclasses.asdict(config.peer),
+        **{part: number for part, number in dataclasses.asdict(config.peer).items() if part != "sets"},
     }
 
 

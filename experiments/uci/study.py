@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from configs.uci import Uci
-from experiments.common.problem import Problem
+from experiments.common.problem import Problem, joined
 from experiments.harness.present import present
 from experiments.harness.rundir import Run, open_run
 from experiments.harness.tables import Table
 from experiments.uci import compact, figures, findings, fits, peer, scores, tables
+from experiments.uci.findings import Scores
 from symbnn import tree
 
 
@@ -24,8 +25,8 @@ def run(config: Uci, rundir: Path | str) -> Table:
     with open_run("uci", config, rundir) as opened:
         problems = {name: tables.load(config, name) for name in config.sets}
         found = {name: _one(opened, problem, name) for name, problem in problems.items()}
-        judged = {name: each["scores"] for name, each in found.items()}
-        laws = {name: each["compact"] for name, each in found.items()}
+        judged: Scores = {name: each["scores"] for name, each in found.items()}
+        laws: Scores = {name: each["compact"] for name, each in found.items()}
         each_set = [
             table
             for name, problem in problems.items()
@@ -64,7 +65,7 @@ def _one(run: Run, problem: Problem, name: str) -> dict[str, Any]:
         for method, each in fitted.items()
         if method in problem.config.methods
     }
-    beside = peer.fit(run, problem, name)
+    beside = peer.fit(run, problem, name) if name in problem.config.peer.sets else None
     if beside is not None:
         judged[scores.PEER] = run.stage(f"{name}-bde-scores", partial(scores.score_peer, problem, beside))
     draws = fitted[problem.config.compact.source]["fit"].posterior
@@ -75,8 +76,8 @@ def _one(run: Run, problem: Problem, name: str) -> dict[str, Any]:
 
 def _title(problem: Problem, name: str) -> str:
     """Rows, network, and lengths, which depend on the rows."""
-    config, layers = problem.config, [group.size for group in problem.model.spec.groups]
-    sizes = "-".join(map(str, (*problem.data.input_shape, *layers, 2)))
+    config = problem.config
+    sizes = joined((*problem.data.input_shape, *tables.layers(config, name), 2))
     lengths = ", ".join(
         f"{scores.WORDS[method]} {settings.num_chains} chains, {settings.num_burnin} + {settings.num_samples}"
         for method, settings in (("hmc", config.hmc), ("nuts", config.nuts), ("mclmc", config.mclmc))

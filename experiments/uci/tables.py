@@ -35,7 +35,7 @@ def load(config: Uci, name: str) -> Problem:
         seed=config.seed,
         test_share=config.data.test_share,
     )
-    hidden = config.model.hidden or HIDDEN.get(name, USUAL)
+    hidden = layers(config, name)
     num_outputs = 2 * read.train.targets.shape[1]
     model = models.mlp(read.input_shape, num_outputs, hidden=hidden, activation=config.model.activation)
     target = density.target(model, read.train, likelihood=LIKELIHOOD, prior=_prior(config.model.prior_scale))
@@ -50,6 +50,11 @@ def load(config: Uci, name: str) -> Problem:
         jnp.asarray(read.test.inputs),
         jnp.asarray(read.test.targets),
     )
+
+
+def layers(config: Uci, name: str) -> tuple[int, ...]:
+    """Units of each hidden layer."""
+    return HIDDEN.get(name, USUAL) if config.model.hidden is None else config.model.hidden
 
 
 def shortened(config: Uci, num_rows: int) -> Uci:

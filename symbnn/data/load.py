@@ -61,9 +61,14 @@ def load(
     if name in bundled.TOYS:
         dataset = bundled.toy(name, bundled.TOYS[name], num_train=num_train, num_test=num_test, seed=seed)
     elif is_table:
-        rows = _table(name, data_dir)
-        part = {"num_train": num_train, "num_test": num_test, "test_share": test_share}
-        dataset = uci.split_table(name, rows, seed=seed, **part)
+        dataset = uci.split_table(
+            name,
+            _table(name, data_dir),
+            num_train=num_train,
+            num_test=num_test,
+            seed=seed,
+            test_share=test_share,
+        )
     else:
         parts = bundled.digits() if name == "digits" else _image_parts(name, data_dir, resize, test_only)
         dataset = _image_dataset(name, parts, num_train, num_test, seed, resize, streamed)
