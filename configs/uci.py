@@ -117,13 +117,13 @@ class Refined(Descent):
     """Directions of the low-rank law."""
     num_components: int = bounded(8, 1, 10_000)
     """Gaussians of the mixture, each of one chain."""
-    num_epochs: int = bounded(100, 1, 100_000)
+    num_epochs: int = bounded(200, 1, 100_000)
     """Passes over the training inputs and as many mixed-up ones."""
     batch_size: int = bounded(256, 1, 1_000_000)
     """Inputs per step of Adam."""
     learning_rate: float = bounded(0.03, 1e-10, 100.0)
     """Of Adam at the start of its cosine schedule, in standard deviations."""
-    loss: Literal["cross_entropy", "moments"] = "cross_entropy"
+    loss: Literal["cross_entropy", "moments"] = "moments"
     """Between the predictives: of whole mixtures, or of their means and variances only."""
     num_draws: int = bounded(16, 2, 10_000)
     """Draws of every pre-activation per input and step, shared by the components, two each at least."""

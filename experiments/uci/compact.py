@@ -9,6 +9,7 @@
 | refined q_r       | q_r fitted to the predictive of the draws on training inputs          | 2        |
 | refined mixture   | the mixture, fitted likewise                                          | 2 parts  |
 | refined q_d       | control: the same fit from the draws as they are                      | 2        |
+| raw mixture       | control: the same fit from the chains of the mixture as they are      | 2 parts  |
 | random q, mixture | controls: the same fits from untrained networks                       | as above |
 
 Numbers are for every weight, a part is a component of the mixture; n draws are n of them. Fits see no
@@ -33,7 +34,7 @@ from symbnn.types import Samples
 
 DRAWS = "draws"
 REFINED, MIXTURE = "refined q_r", "refined mixture"
-CONTROLS = {REFINED: ("refined q_d", "random q"), MIXTURE: ("random mixture",)}
+CONTROLS = {REFINED: ("refined q_d", "random q"), MIXTURE: ("raw mixture", "random mixture")}
 BALANCED_TOGETHER = 64
 SHRINK = 0.1
 """Of the standard deviations with which fits begin: weights drawn independently from all modes overflow."""
@@ -44,6 +45,7 @@ ROWS: dict[str, tuple[str, int]] = {
     "nll": ("NLL, Gaussian", 3),
     "gap": ("NLL, Gaussian, above the draws'", 3),
     "mixture_nll": ("NLL, mixture", 3),
+    "mixture_gap": ("NLL, mixture, above the draws'", 3),
     "rmse": ("RMSE", 4),
     "numbers": ("numbers stored", 0),
     "fewer": ("times fewer than the draws", 1),
@@ -60,12 +62,13 @@ def make(problem: Problem, draws: Empirical) -> dict[str, dict[str, Any]]:
         "q_d": compact.gaussian(draws.samples),
         "q_r": compact.gaussian(aligned),
         "low rank": compact.low_rank(aligned, settings.rank),
-        "mixture": _of_chains(problem, balanced, draws.num_chains),
+        "mixture": _of_chains(problem, balanced, draws.num_chains, aligned=True),
     }
     starts = {
         REFINED: plain["q_r"],
         MIXTURE: plain["mixture"],
         "refined q_d": plain["q_d"],
+        "raw mixture": _of_chains(problem, draws.samples, draws.num_chains, aligned=False),
         "random q": _random(problem, 1),
         "random mixture": _random(problem, settings.num_components),
     }
@@ -84,7 +87,9 @@ def score(problem: Problem, draws: Empirical, laws: Mapping[str, Any]) -> dict[s
         numbers = {"numbers": float(tree.num_weights(each["law"])), "std_ratio": float(each["std_ratio"])}
         found[name] = scores.judge(predicted, targets) | numbers
     for each in found.values():
-        each |= {"fewer": most / each["numbers"], "gap": each["nll"] - found[DRAWS]["nll"]}
+        each["fewer"] = most / each["numbers"]
+        for gap, nll in (("gap", "nll"), ("mixture_gap", "mixture_nll")):
+            each[gap] = each[nll] - found[DRAWS][nll]
     return found
 
 
@@ -97,7 +102,7 @@ def table(problem: Problem, name: str, found: Mapping[str, Mapping[str, float]])
     ]
     title = (
         f"{name}: compact posteriors of the draws of {scores.WORDS[settings.source]}; laws are judged by "
-        f"{problem.config.num_draws} networks; the last three columns and q_d are the controls"
+        f"{problem.config.num_draws} networks; the last four columns and q_d are the controls"
     )
     return Table(title, list(found), rows)
 
@@ -112,17 +117,16 @@ def _balanced(problem: Problem, samples: Samples) -> Samples:
     )
 
 
-def _of_chains(problem: Problem, balanced: Samples, num_chains: int) -> GaussianMixture:
-    """Diagonal Gaussians of the first chains; within a chain draws are relabelled to fit their mean."""
-    size = tree.num_samples(balanced) // num_chains
+def _of_chains(problem: Problem, samples: Samples, num_chains: int, *, aligned: bool) -> GaussianMixture:
+    """Diagonal Gaussians of the first chains, whose draws are relabelled to fit their mean if `aligned`."""
+    size = tree.num_samples(samples) // num_chains
     chains = [
-        tree.take(balanced, slice(chain * size, (chain + 1) * size))
+        tree.take(samples, slice(chain * size, (chain + 1) * size))
         for chain in range(problem.config.compact.num_components)
     ]
-    spec = problem.model.spec
-    return posteriors.mixture(
-        [compact.gaussian(symmetry.align(spec, chain, reference="mean").samples) for chain in chains]
-    )
+    if aligned:
+        chains = [symmetry.align(problem.model.spec, chain, reference="mean").samples for chain in chains]
+    return posteriors.mixture([compact.gaussian(chain) for chain in chains])
 
 
 def _random(problem: Problem, number: int) -> Any:

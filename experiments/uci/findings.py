@@ -72,10 +72,12 @@ def of_laws(laws: Scores) -> list[str]:
     said = []
     for law, controls in compact.CONTROLS.items():
         kept = [name for name, each in laws.items() if _keeps(each[law])]
+        whole = sum(each[law]["mixture_gap"] <= MOST_LOST for each in laws.values())
         words = (
             f"{law[0].upper()}{law[1:]}: within {MOST_LOST} nats of the draws' NLL at {LEAST_FEWER:.0f} "
             f"times fewer numbers or more on {len(kept)} of {len(laws)} tables"
             + (f" ({', '.join(kept)})" if kept else "")
+            + f", by the NLL of the whole mixture of networks on {whole}"
         )
         also = [
             f"{control} on {sum(_keeps(each[control]) for each in laws.values())}" for control in controls

@@ -115,7 +115,7 @@ def test_numbers_of_laws_are_counted_as_they_are_stored(problem):
     laws = {
         "q_r": {"law": compact.compact.gaussian(samples), "std_ratio": math.nan},
         "low rank": {"law": compact.compact.low_rank(samples, 2), "std_ratio": math.nan},
-        "mixture": {"law": compact._of_chains(problem, samples, 3), "std_ratio": math.nan},
+        "mixture": {"law": compact._of_chains(problem, samples, 3, aligned=True), "std_ratio": math.nan},
     }
     found = compact.score(problem, draws, laws)
     assert {name: each["numbers"] for name, each in found.items()} == {
@@ -159,12 +159,17 @@ def test_findings_follow_the_numbers():
 
 
 def test_a_law_that_loses_little_but_is_not_small_does_not_count():
-    names = ("refined q_r", "refined mixture", "refined q_d", "random q", "random mixture")
-    kept = {name: {"gap": 0.01, "fewer": 60.0} for name in names}
-    large = kept | {"refined q_r": {"gap": 0.01, "fewer": 40.0}, "random q": {"gap": 0.5, "fewer": 60.0}}
+    names = ("refined q_r", "refined mixture", "refined q_d", "raw mixture", "random q", "random mixture")
+    kept = {name: {"gap": 0.01, "mixture_gap": 0.01, "fewer": 60.0} for name in names}
+    large = kept | {
+        "refined q_r": {"gap": 0.01, "mixture_gap": 0.5, "fewer": 40.0},
+        "random q": {"gap": 0.5, "mixture_gap": 0.5, "fewer": 60.0},
+    }
     said = findings.of_laws({"yacht": kept, "energy": large})
-    assert "on 1 of 2 tables (yacht); its controls: refined q_d on 2, random q on 1." in said[0]
-    assert "on 2 of 2 tables (yacht, energy); its controls: random mixture on 2." in said[1]
+    assert "on 1 of 2 tables (yacht), by the NLL of the whole mixture of networks on 1; its" in said[0]
+    assert said[0].endswith("its controls: refined q_d on 2, random q on 1.")
+    assert "on 2 of 2 tables (yacht, energy)" in said[1]
+    assert said[1].endswith("its controls: raw mixture on 2, random mixture on 2.")
 
 
 FAKE = """
