@@ -215,7 +215,7 @@ def _gaussian(posterior: Any) -> Gaussian:
     if not isinstance(law, Gaussian):
         raise ValueError(
             "a network is linearised at the mean of a Gaussian over its weights (laplace, swag, variational, "
-            f"compact.gaussian); got a {type(law).__name__}: average its networks by evaluate.predict"
+            f"compact.gaussian); got {type(law).__name__}: average its networks by evaluate.predict"
         )
     return law
 

@@ -65,12 +65,6 @@ def fit_to_data(network: Fitted, data: Batch, *, chunk_size: int) -> tuple[Array
     return sum_over_chunks(chunk, data, chunk_size)
 
 
-def untuned(evidence: Evidence) -> Tuned:
-    """The prior and the noise as they are."""
-    one = jnp.ones_like(evidence.log_likelihood)
-    return Tuned(dict.fromkeys(evidence.masses, one), one)
-
-
 def log_marginal_likelihood(evidence: Evidence, tuned: Tuned) -> Float[Array, ""]:
     """log Z."""
     curvature = tuned.noise**-2.0
@@ -92,11 +86,11 @@ def joined(evidence: Evidence) -> Evidence:
 
 
 def tune(evidence: Evidence, *, prior: bool, noise: bool) -> Tuned:
-    """The factors that maximise log Z: one for the prior of every group, one for the noise."""
+    """The factors that maximise log Z: of the prior of every group, of the noise; one where not asked for."""
 
     def precisions(log_noise: Array) -> dict[str, Array]:
         if not prior:
-            return untuned(evidence).precision
+            return {name: jnp.ones_like(mass) for name, mass in evidence.masses.items()}
         curvature = jnp.exp(-2.0 * log_noise)
         return {name: jnp.exp(_log_precision(evidence, name, curvature)) for name in evidence.masses}
 

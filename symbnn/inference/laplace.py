@@ -146,21 +146,20 @@ def _around(key: Key, mode: Mode, settings: Settings, data: Batch) -> tuple[Any,
     }
     fit = evidence.fit_to_data(mode.network, data, chunk_size=settings.chunk_size)
     known = evidence.Evidence(found.spectra, masses, *fit, data.targets.size)
-    by_leaf = "prior_by_leaf" in settings.tune
-    if not by_leaf:
-        known = evidence.joined(known)
-    if not settings.tune:
-        best = evidence.log_marginal_likelihood(known, evidence.untuned(known))
-        return found.gaussian(1.0, mode.prior_precision), {"log_marginal_likelihood": best}
-    tuned = evidence.tune(known, prior=settings.tune != ("noise",), noise="noise" in settings.tune)
-    factors = {name: tuned.precision[name if by_leaf else ALL] for name in masses}
-    precision = {name: mode.prior_precision[name] * factor for name, factor in factors.items()}
-    measured = {"log_marginal_likelihood": evidence.log_marginal_likelihood(known, tuned)}
-    if settings.tune != ("noise",):
-        scales = {name: factor**-0.5 for name, factor in tuned.precision.items()}
-        measured["prior_factor"] = scales if by_leaf else scales[ALL]
-    if "noise" in settings.tune:
-        measured["noise"] = mode.network.likelihood.noise * tuned.noise
+    by_leaf, with_noise = "prior_by_leaf" in settings.tune, "noise" in settings.tune
+    with_prior = by_leaf or "prior" in settings.tune
+    known = known if by_leaf else evidence.joined(known)
+    tuned = evidence.tune(known, prior=with_prior, noise=with_noise)
+    measured: dict[str, Any] = {"log_marginal_likelihood": evidence.log_marginal_likelihood(known, tuned)}
+    if with_prior:
+        factors = {name: factor**-0.5 for name, factor in tuned.precision.items()}
+        measured["prior_factor"] = factors if by_leaf else factors[ALL]
+    if with_noise:
+        measured["noise"] = jnp.asarray(mode.network.likelihood.noise) * tuned.noise
+    precision = {
+        name: before * tuned.precision[name if by_leaf else ALL]
+        for name, before in mode.prior_precision.items()
+    }
     return found.gaussian(tuned.noise**-2.0, precision), measured
 
 
