@@ -66,7 +66,7 @@ def cnn(params: dict[str, Any], x: Any) -> Any:
 
 
 @functools.cache
-def case(name: str, task: str) -> Case:
+def case(name: str, task: str, dtype: str = "float64") -> Case:
     torch.manual_seed(0)
     num_outputs = 2 if task == "regression" else 3
     nn = torch.nn
@@ -82,7 +82,8 @@ def case(name: str, task: str) -> Case:
         ],
     }
     network = nn.Sequential(*layers[name]()).double()
-    params = {str(i): leaf.detach().numpy() for i, leaf in enumerate(network.parameters())}
+    leaves = enumerate(network.parameters())
+    params = {str(index): leaf.detach().numpy().astype(dtype) for index, leaf in leaves}
     random = np.random.default_rng(0)
     inputs = random.normal(size=(24, *SHAPES[name]))
     targets = random.normal(size=(19, 2)) if task == "regression" else random.integers(3, size=19)
@@ -195,7 +196,7 @@ def test_low_rank_that_holds_everything_is_their_full_one(task):
 @pytest.mark.parametrize("structure", ["full", "kron", "diag"])
 @pytest.mark.parametrize("task", ["regression", "classification"])
 def test_single_precision_is_as_near(task, structure):
-    given = case("cnn", task)
+    given = case("cnn", task, "float32")
     fit = ours(given, "all", structure)
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(fit.posterior))
     found = differences(given, theirs(given, "all", structure), fit, structure)
