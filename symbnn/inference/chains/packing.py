@@ -26,22 +26,22 @@ class Packing(NamedTuple):
 def pack(kernel: Kernel, chain: Any, density: LogDensity) -> Packing:
     """How a chain moves: as one vector if its kernel takes that and all weights have one dtype."""
     params = chain.sampler.position
-    leaves, structure = jax.tree.flatten(params)
+    leaves = jax.tree.leaves(params)
+    structure: Any = jax.tree.structure(params)
     if not kernel.takes_vectors or len(leaves) == 1 or len({leaf.dtype for leaf in leaves}) > 1:
         return Packing(density, lambda chain: chain, lambda chain: chain)
     shapes = [leaf.shape for leaf in leaves]
     _, unravel = ravel_pytree(params)
 
     def is_like_params(node: Any) -> bool:
-        found, same = jax.tree.flatten(node)
-        return same == structure and [jnp.shape(leaf) for leaf in found] == shapes
+        return jax.tree.structure(node) == structure and list(map(jnp.shape, jax.tree.leaves(node))) == shapes
 
     places, outline = jax.tree.flatten(chain, is_leaf=is_like_params)
     is_vector = [is_like_params(place) for place in places]
 
     def change(convert: Callable[[Any], Any], chain: Any) -> Any:
-        parts = zip(outline.flatten_up_to(chain), is_vector, strict=True)
-        return outline.unflatten([convert(part) if here else part for part, here in parts])
+        flags = jax.tree.unflatten(outline, is_vector)
+        return jax.tree.map(lambda here, part: convert(part) if here else part, flags, chain)
 
     return Packing(
         LogDensity(lambda vector: density(unravel(vector))),
