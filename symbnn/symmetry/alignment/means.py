@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from symbnn import tree
 from symbnn.symmetry.alignment.features import Arrays, element_of
 from symbnn.symmetry.alignment.match import Matching
-from symbnn.symmetry.alignment.search import HostPermutations, groups_only, on_device
+from symbnn.symmetry.alignment.search import DevicePermutations, HostPermutations, groups_only
 from symbnn.symmetry.group import act_leaf
 from symbnn.symmetry.spec import Leaf, SymmetrySpec
 
@@ -28,7 +28,7 @@ def _average(matching: Matching, permutations: HostPermutations, centre: Arrays 
     num = tree.num_samples(matching.samples)
     sums: Arrays | None = None
     for chunk, arrays in matching.chunks():
-        here = on_device({name: value[chunk] for name, value in permutations.items()})
+        here = {name: value[chunk] for name, value in permutations.items()}
         part = _moved_sums(groups_only(matching.spec), matching.features.leaves, arrays, here, centre)
         sums = part if sums is None else jax.tree.map(jnp.add, sums, part)
     assert sums is not None
@@ -40,7 +40,7 @@ def _moved_sums(
     spec: SymmetrySpec,
     leaves: tuple[Leaf, ...],
     arrays: Arrays,
-    permutations: dict[str, jax.Array],
+    permutations: DevicePermutations,
     centre: Arrays | None,
 ) -> Arrays:
     """Sums over the networks, one network at a time."""

@@ -14,6 +14,7 @@ from functools import partial
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from symbnn import keys
@@ -35,6 +36,8 @@ from symbnn.symmetry.group import random_element
 from symbnn.symmetry.spec.layer_order import depth_order
 from symbnn.types import Key
 
+# Restarts run together as long as the repeated features fill no more memory than this.
+REPEATED_BYTES = 32 * 2**20
 # Relative gains below this are rounding of float32 sums.
 ROUNDING = 1e-6
 
@@ -49,15 +52,22 @@ class Descent(NamedTuple):
 
 
 def by_descent(search: Search, chunk: Chunk) -> Descent:
-    """Descent from the start, then from the identity, then from random permutations in random order."""
+    """Descent from the start, then from the identity and from random permutations."""
     problem = make_problem(chunk, search.solver)
     order = depth_order(chunk.spec)
-    run = partial(descend, problem, max_sweeps=search.max_sweeps, tolerance=search.tolerance)
-    best = run(settle(problem, order) if chunk.start is None else chunk.start, order=order)
-    unmoved = identity_permutations(problem.spec, problem.num_items)
-    for restart in range(search.restarts):
-        first, shuffled = _restart(problem, search.key, restart) if restart else (unmoved, order)
-        best = _better(best, run(first, order=shuffled))
+    run = partial(descend, order=order, max_sweeps=search.max_sweeps, tolerance=search.tolerance)
+    best = run(problem, settle(problem, order) if chunk.start is None else chunk.start)
+    size = sum(array.nbytes for array in jax.tree.leaves((problem.arrays, problem.fixed)))
+    together = max(1, REPEATED_BYTES // max(size, 1))
+    for begin in range(0, search.restarts, together):
+        restarts = range(begin, min(begin + together, search.restarts))
+        starts = [_restart(problem, search.key, restart) for restart in restarts]
+        start = {name: np.concatenate([one[name] for one in starts]) for name in starts[0]}
+        ends = run(_repeated(problem, len(starts)), start)
+        for number in range(len(starts)):
+            best = _better(
+                best, _part(ends, slice(number * problem.num_items, (number + 1) * problem.num_items))
+            )
     return best
 
 
@@ -132,13 +142,29 @@ def _neighbours(problem: Problem, group: str) -> set[str]:
     return near - {group} if is_simple(problem.spec, problem.leaves, group) else near
 
 
-def _restart(problem: Problem, key: Key | None, restart: int) -> tuple[HostPermutations, Sequence[str]]:
+def _restart(problem: Problem, key: Key | None, restart: int) -> HostPermutations:
+    """The identity, then random permutations."""
+    unmoved = identity_permutations(problem.spec, problem.num_items)
+    if not restart:
+        return unmoved
     key = jax.random.fold_in(jax.random.key(0) if key is None else key, restart)
     all_keys = jax.random.split(keys.named(key, "start"), problem.num_items)
     drawn = jax.vmap(lambda one: random_element(problem.spec, one).permutations)(all_keys)
-    names = [group.name for group in problem.spec.groups]
-    shuffled = np.asarray(jax.random.permutation(keys.named(key, "order"), len(names)))
-    return {name: np.array(value, np.int32) for name, value in drawn.items()}, [names[i] for i in shuffled]
+    return unmoved | {name: np.array(value, np.int32) for name, value in drawn.items()}
+
+
+def _repeated(problem: Problem, times: int) -> Problem:
+    """The same networks several times over: many descents at the price of few calls."""
+    again = partial(jax.tree.map, lambda array: jnp.tile(array, (times, *[1] * (array.ndim - 1))))
+    return problem._replace(arrays=again(problem.arrays), fixed=again(problem.fixed))
+
+
+def _part(found: Descent, rows: slice) -> Descent:
+    return Descent(
+        {name: value[rows] for name, value in found.permutations.items()},
+        found.objective[:, rows],
+        found.converged[rows],
+    )
 
 
 def _better(a: Descent, b: Descent) -> Descent:
