@@ -47,6 +47,12 @@ def mean_pair_product(networks: Sequence[Network]) -> float:
     return float((_inner(sums, sums) - own) / (num * (num - 1)))
 
 
+def product(axes: Axes, a: Network, b: Network) -> float:
+    """Inner product of two networks over the arrays that some group moves."""
+    moving = [name for name in axes if any(axes[name])]
+    return _inner({name: a[name] for name in moving}, b)
+
+
 def weight_matching(axes: Axes, target: Network, network: Network, random: np.random.Generator) -> Orders:
     """Orders of the units of a network that fit a target, from the order they are in."""
     sizes = group_sizes(axes, network)

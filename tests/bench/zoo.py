@@ -65,13 +65,12 @@ def init(key: jax.Array, width: int) -> Any:
 
 def zoo(width: int, num: int) -> Zoo:
     """The first `num` networks of a width, trained if they are not kept."""
-    folder = pathlib.Path(os.environ.get("SYMBNN_ZOO_DIR", f"{tempfile.gettempdir()}/symbnn_zoo"))
-    folder.mkdir(parents=True, exist_ok=True)
     names = list(tree.named_leaves(init(jax.random.key(0), 2)))
     nets = []
     for index in range(num):
-        path = folder / f"{width}_{index}.npz"
+        path = _path(width, index)
         if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
             trained = tree.named_leaves(_trained(width, index))
             np.savez(path, **{name: np.asarray(leaf) for name, leaf in trained.items()})
         with np.load(path) as kept:
@@ -84,10 +83,20 @@ def zoo(width: int, num: int) -> Zoo:
     return Zoo(spec, networks, np.array([accuracy(tree.take(networks, index)) for index in range(num)]))
 
 
+def is_kept(width: int, num: int) -> bool:
+    """Whether the networks need no training any more."""
+    return all(_path(width, index).exists() for index in range(num))
+
+
 def accuracy(params: Any) -> float:
     """Share of the test part that a network labels right."""
     _, _, inputs, labels = _images()
     return float(_hits(params, inputs, labels)) / len(labels)
+
+
+def _path(width: int, index: int) -> pathlib.Path:
+    folder = os.environ.get("SYMBNN_ZOO_DIR", f"{tempfile.gettempdir()}/symbnn_zoo")
+    return pathlib.Path(folder) / f"{width}_{index}.npz"
 
 
 @jax.jit

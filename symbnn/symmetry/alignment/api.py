@@ -77,7 +77,7 @@ def align(
         restarts: Further starts, of which the best is kept: first the identity, so that with one restart the
             result is never worse than plain coordinate descent, then random ones. Default: many if there are
             several groups, all small; in wide networks the identity does not win. With reference `"mean"`
-            the common start is looked for again from another sample; default: none.
+            the common start is looked for again from every other sample, then at random; default: none.
         key: For the random restarts (default: a fixed one).
         max_sweeps: Most sweeps over the groups in one descent.
         max_rounds: Most rounds of alignment to the mean, or of Frank-Wolfe.

@@ -23,6 +23,12 @@ def variance_of_features(matching: Matching, permutations: HostPermutations) -> 
     return _average(matching, permutations, mean_features(matching, permutations))
 
 
+@jax.jit
+def squared_lengths(arrays: Arrays) -> jax.Array:
+    """‖x‖² of every network."""
+    return sum((jnp.sum(array**2, axis=range(1, array.ndim)) for array in arrays), start=jnp.zeros(()))
+
+
 def _average(matching: Matching, permutations: HostPermutations, centre: Arrays | None) -> Arrays:
     """Of the moved features, or of their squared distances from a centre."""
     num = tree.num_samples(matching.samples)

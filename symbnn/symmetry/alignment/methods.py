@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from symbnn import tree
 from symbnn.names import lookup
-from symbnn.symmetry.alignment.consensus import leave_one_out, repeated_mean, to_common
+from symbnn.symmetry.alignment.consensus import repeated_mean, to_common
 from symbnn.symmetry.alignment.features import (
     Activations,
     Apply,
@@ -16,6 +16,7 @@ from symbnn.symmetry.alignment.features import (
     hooked_features,
     weight_features,
 )
+from symbnn.symmetry.alignment.leave_one_out import leave_one_out
 from symbnn.symmetry.alignment.match import Matching, extract_one, match
 from symbnn.symmetry.alignment.search import (
     Chunk,

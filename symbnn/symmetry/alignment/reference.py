@@ -4,15 +4,12 @@ The medoid of aligned samples is the one nearest their mean m: with N samples,
 Σ_s ‖x_s − x_k‖² = Σ_s ‖x_s − m‖² + N ‖x_k − m‖².
 """
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from symbnn import tree
 from symbnn.names import nearest
-from symbnn.symmetry.alignment.features import Arrays
 from symbnn.symmetry.alignment.match import Matching
-from symbnn.symmetry.alignment.means import mean_features
+from symbnn.symmetry.alignment.means import mean_features, squared_lengths
 from symbnn.symmetry.alignment.search import (
     Chunk,
     HostPermutations,
@@ -51,10 +48,5 @@ def medoid(matching: Matching, permutations: HostPermutations) -> int:
         problem = plain_problem(Chunk(matching.spec, matching.features.leaves, mean, arrays))
         overlap = objective(problem, None, {name: value[chunk] for name, value in permutations.items()})
         # ‖x − m‖² without the term that all samples share.
-        distances.append(np.asarray(_squared_lengths(arrays), np.float64) - 2 * overlap)
+        distances.append(np.asarray(squared_lengths(arrays), np.float64) - 2 * overlap)
     return int(np.argmin(np.concatenate(distances)))
-
-
-@jax.jit
-def _squared_lengths(arrays: Arrays) -> jax.Array:
-    return sum((jnp.sum(array**2, axis=range(1, array.ndim)) for array in arrays), start=jnp.zeros(()))

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from symbnn import symmetry, tree
-from symbnn.symmetry.alignment.consensus import leave_one_out
 from symbnn.symmetry.alignment.features import weight_features
+from symbnn.symmetry.alignment.leave_one_out import leave_one_out
 from symbnn.symmetry.alignment.match import Matching
 from symbnn.symmetry.alignment.search import Search, improve, plain_problem
 from symbnn.symmetry.alignment.search.problem import Chunk, identity_permutations
@@ -57,16 +57,12 @@ def best_of_all_labellings(spec, samples):
 
 
 def test_three_networks_with_three_units_a_layer_reach_the_best_of_all_labellings():
-    """36 labellings of each of two networks; 20 triples of unrelated networks."""
-    reached, best = [], []
-    for seed in range(20):
+    """36 labellings of each of two networks; unrelated ones, so that maxima are many."""
+    for seed in range(8):
         spec, samples = unrelated((4, 3, 3, 2), 3, seed)
-        result = symmetry.align(spec, samples, reference="mean", restarts=2)
-        reached.append(mean_pair(spec, result.samples))
-        best.append(best_of_all_labellings(spec, samples))
-    reached, best = np.array(reached), np.array(best)
-    assert np.all(reached <= best + 1e-5)
-    assert np.sum(reached >= 0.99 * best) >= 18
+        result = symmetry.align(spec, samples, reference="mean", restarts=20)
+        reached, best = mean_pair(spec, result.samples), best_of_all_labellings(spec, samples)
+        assert 0.99 * best <= reached <= best + 1e-5
 
 
 @pytest.mark.parametrize("signs", [False, True])
@@ -151,7 +147,7 @@ def test_few_networks_lead_where_all_would_be_too_many(monkeypatch):
 def test_networks_that_trade_labels_go_one_after_the_other(monkeypatch):
     """In one block every network moves to where the others were, which may be a loss for all."""
     spec, samples = unrelated((6, 8, 8, 3), 6, seed=3)
-    monkeypatch.setattr("symbnn.symmetry.alignment.consensus.BLOCK_SHARE", 1)
+    monkeypatch.setattr("symbnn.symmetry.alignment.leave_one_out.BLOCK_SHARE", 1)
     matching = Matching(spec, weight_features(spec, tree.take(samples, 0)), samples)
     found = leave_one_out(Search(tolerance=0.0), matching, identity_permutations(spec, 6))
     total = found.objective.sum(axis=1)

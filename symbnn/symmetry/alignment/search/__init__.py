@@ -4,7 +4,13 @@ from symbnn.symmetry.alignment.search.annealing import Schedule, anneal
 from symbnn.symmetry.alignment.search.assignment import SOLVERS
 from symbnn.symmetry.alignment.search.contributions import contribution_features, match_contributions
 from symbnn.symmetry.alignment.search.cost import DevicePermutations, moved_feature
-from symbnn.symmetry.alignment.search.descent import ROUNDING, Descent, by_descent, joined
+from symbnn.symmetry.alignment.search.descent import (
+    ROUNDING,
+    Descent,
+    by_descent,
+    joined,
+    random_permutations,
+)
 from symbnn.symmetry.alignment.search.frank_wolfe import to_reference
 from symbnn.symmetry.alignment.search.problem import (
     Chunk,
@@ -40,6 +46,7 @@ __all__ = [
     "moved_feature",
     "objective",
     "plain_problem",
+    "random_permutations",
     "restricted",
     "to_reference",
 ]

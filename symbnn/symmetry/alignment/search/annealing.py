@@ -98,7 +98,7 @@ def _sinkhorn(logits: jax.Array) -> jax.Array:
     kernel = jnp.exp(logits - jnp.max(logits, axis=-1, keepdims=True))
     least = jnp.finfo(kernel.dtype).tiny
 
-    def scale(_: int, columns: jax.Array) -> jax.Array:
+    def scale(_: jax.Array, columns: jax.Array) -> jax.Array:
         rows = 1 / jnp.maximum(jnp.einsum("...ij,...j->...i", kernel, columns), least)
         return 1 / jnp.maximum(jnp.einsum("...ij,...i->...j", kernel, rows), least)
 

@@ -33,6 +33,7 @@ from symbnn.symmetry.alignment.search.problem import (
 )
 from symbnn.symmetry.alignment.search.steps import improve
 from symbnn.symmetry.group import random_element
+from symbnn.symmetry.spec import SymmetrySpec
 from symbnn.symmetry.spec.layer_order import depth_order
 from symbnn.types import Key
 
@@ -61,7 +62,12 @@ def by_descent(search: Search, chunk: Chunk) -> Descent:
     together = max(1, REPEATED_BYTES // max(size, 1))
     for begin in range(0, search.restarts, together):
         restarts = range(begin, min(begin + together, search.restarts))
-        starts = [_restart(problem, search.key, restart) for restart in restarts]
+        starts = [
+            random_permutations(problem.spec, problem.num_items, search.key, restart)
+            if restart
+            else identity_permutations(problem.spec, problem.num_items)
+            for restart in restarts
+        ]
         start = {name: np.concatenate([one[name] for one in starts]) for name in starts[0]}
         ends = run(_repeated(problem, len(starts)), start)
         for number in range(len(starts)):
@@ -118,6 +124,16 @@ def settle(problem: Problem, order: Sequence[str]) -> HostPermutations:
     return permutations
 
 
+def random_permutations(spec: SymmetrySpec, items: int, key: Key | None, number: int) -> HostPermutations:
+    """Start: one of many random labellings of every network, unflipped."""
+    key = jax.random.fold_in(jax.random.key(0) if key is None else key, number)
+    all_keys = jax.random.split(keys.named(key, "start"), items)
+    drawn = jax.vmap(lambda one: random_element(spec, one).permutations)(all_keys)
+    return identity_permutations(spec, items) | {
+        name: np.array(value, np.int32) for name, value in drawn.items()
+    }
+
+
 def joined(results: Sequence[Descent]) -> Descent:
     """Results of several chunks as one; a network that ended early keeps its last objective."""
     sweeps = max(len(result.objective) for result in results)
@@ -140,17 +156,6 @@ def _neighbours(problem: Problem, group: str) -> set[str]:
     """Groups whose cost changes with this one's permutation."""
     near = set[str]().union(*(groups_of(problem.spec, problem.leaves[i]) for i in having(problem, group)))
     return near - {group} if is_simple(problem.spec, problem.leaves, group) else near
-
-
-def _restart(problem: Problem, key: Key | None, restart: int) -> HostPermutations:
-    """The identity, then random permutations."""
-    unmoved = identity_permutations(problem.spec, problem.num_items)
-    if not restart:
-        return unmoved
-    key = jax.random.fold_in(jax.random.key(0) if key is None else key, restart)
-    all_keys = jax.random.split(keys.named(key, "start"), problem.num_items)
-    drawn = jax.vmap(lambda one: random_element(problem.spec, one).permutations)(all_keys)
-    return unmoved | {name: np.array(value, np.int32) for name, value in drawn.items()}
 
 
 def _repeated(problem: Problem, times: int) -> Problem:
