@@ -102,15 +102,15 @@ def align(
     features, unit = in_units(
         features_of(spec, method, network, apply, inputs, activations, similarity), network
     )
-    chains = (num_chains or 1) if warm_start else None
+    along = (num_chains or 1) if warm_start else None
     matching, targets = Matching(spec, features, samples), extract_one(features, network)
     refine = partial(way.refine, search)
     if strategy == "mean":
-        start = _first_match(matching, targets, way, search, chains).permutations if chains else None
+        start = _first_match(matching, targets, way, search, along).permutations if along else None
         found = way.common(search, matching, start)
         targets = mean_features(matching, found.permutations)
     else:
-        found = _first_match(matching, targets, way, search, chains)
+        found = _first_match(matching, targets, way, search, along)
     if strategy == "medoid":
         network = tree.take(samples, medoid(matching, found.permutations))
         targets = extract_one(features, network)

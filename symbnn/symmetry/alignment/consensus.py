@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from symbnn import tree
-from symbnn.symmetry.alignment.leave_one_out import leave_one_out
+from symbnn.symmetry.alignment.leave_one_out import leave_one_out, totals
 from symbnn.symmetry.alignment.match import Matcher, Matching, extract_one, match
 from symbnn.symmetry.alignment.means import mean_features
 from symbnn.symmetry.alignment.search import (
@@ -95,8 +95,10 @@ def _annealed(search: Search, matching: Matching, anchor: int) -> HostPermutatio
     start = match(matching, targets, once).permutations
     arrays = matching.features.extract(matching.samples)
     is_small = num * _entries(matching.spec) <= SLOW_ENTRIES
-    return anneal(
+    annealed = anneal(
         search,
         Chunk(matching.spec, matching.features.leaves, (), arrays, start),
         SLOW if is_small else FAST,
     )
+    # Heads and their channels are relaxed each by itself, not nested as in a step: that may lose a good start.
+    return max((annealed, start), key=lambda one: totals(matching, one)[1].sum())

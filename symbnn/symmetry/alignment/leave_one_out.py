@@ -54,11 +54,11 @@ def leave_one_out(search: Search, matching: Matching, start: HostPermutations) -
     permutations = {name: value.copy() for name, value in start.items()}
     if num == 1:
         return Descent(permutations, np.zeros((1, 1)), np.ones(1, bool))
-    total, value = _totals(matching, permutations)
+    total, value = totals(matching, permutations)
     history, index = [value], np.arange(num)
     for _ in range(search.max_rounds):
         gain = _round(search, matching, permutations, index, total, np.abs(value))
-        total, value = _totals(matching, permutations)
+        total, value = totals(matching, permutations)
         history.append(value)
         enough = max(LAST_ROUND * search.tolerance, ROUNDING) * np.abs(value).sum()
         if (num - 1) * enough >= 2 * gain.sum():
@@ -70,7 +70,7 @@ def leave_one_out(search: Search, matching: Matching, start: HostPermutations) -
     return Descent(permutations, np.stack(history), np.zeros(num, bool))
 
 
-def _totals(matching: Matching, permutations: HostPermutations) -> tuple[Arrays, np.ndarray]:
+def totals(matching: Matching, permutations: HostPermutations) -> tuple[Arrays, np.ndarray]:
     """Sum of all networks, and of every network the mean inner product with the others."""
     num = tree.num_samples(matching.samples)
     total = tuple(num * mean for mean in mean_features(matching, permutations))

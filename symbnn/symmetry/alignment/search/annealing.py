@@ -1,4 +1,4 @@
-"""A common labelling of many networks by deterministic annealing over doubly stochastic matrices.
+"""A common labelling of many networks by deterministic annealing over relaxed permutations and rotations.
 
 Every network s has relaxed permutations P_s. With y_s = P_s·x_s, all P_s are replaced together by
 
@@ -8,6 +8,9 @@ while the temperature T falls. Units that look alike stay mixed until the rest t
 is not caught by the first labels it tries: on perceptrons of widths 16 to 512 the maxima it leads to are
 higher than those found from permutations (`tests/bench/bench_many.py`). Softassign is due to Gold &
 Rangarajan (1996); C2M3 (Crisostomi et al. 2024) relaxes the same problem and follows its gradient.
+
+Units that may be mixed are rotated likewise: with the gradient U S V, the rotation U V is softened to
+U diag(S / (S + T mean S)) V, which forgets the directions that the others say little about.
 """
 
 from functools import partial
@@ -28,6 +31,7 @@ from symbnn.symmetry.alignment.search.relaxed import (
     vertices,
     with_parities,
 )
+from symbnn.symmetry.group.matrices import fixing_ones, householder
 from symbnn.symmetry.spec import Leaf, SymmetrySpec
 
 # In standard deviations of a group's pair values: below it nearly every row has one entry left, and Sinkhorn
@@ -85,12 +89,27 @@ def _softened(
 ) -> Relaxed:
     found = {}
     for group in spec.groups:
+        if group.is_linear:
+            turned = _soft_rotation(jnp.sum(slope[group.name], axis=1), temperature, centred=group.centred)
+            found[group.name] = jnp.broadcast_to(turned[:, None], slope[group.name].shape)
+            continue
         value, signs = pair_values(leaves, group, slope[group.name])
         spread = jnp.std(value, axis=(-2, -1), keepdims=True)
         # Units that say nothing have no spread: all of them are mixed alike.
         scaled = value / jnp.maximum(temperature * spread, jnp.finfo(value.dtype).tiny)
         found[group.name] = with_parities(leaves, group, _sinkhorn(scaled), signs)
     return found
+
+
+def _soft_rotation(slope: jax.Array, temperature: jax.Array, *, centred: bool) -> jax.Array:
+    """The best rotation, shrunk where the slope is small against the temperature."""
+    if centred:
+        reflection = householder(slope.shape[-1], slope.dtype)
+        inner = (reflection @ slope @ reflection)[..., 1:, 1:]
+        return fixing_ones(_soft_rotation(inner, temperature, centred=False))
+    left, values, right = jnp.linalg.svd(slope, full_matrices=False)
+    noise = temperature * jnp.mean(values, axis=-1, keepdims=True)
+    return (left * (values / jnp.maximum(values + noise, jnp.finfo(values.dtype).tiny))[..., None, :]) @ right
 
 
 def _sinkhorn(logits: jax.Array) -> jax.Array:

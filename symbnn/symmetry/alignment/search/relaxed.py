@@ -1,4 +1,8 @@
-"""Relaxed permutations: doubly stochastic matrices that act on features as permutations do."""
+"""Relaxed elements: matrices that act on features as permutations, signs and rotations do.
+
+Permutations are relaxed to doubly stochastic matrices, rotations of units that may be mixed to matrices whose
+singular values are at most one: the convex hulls of both.
+"""
 
 from collections.abc import Sequence
 from functools import partial
@@ -8,15 +12,23 @@ import jax.numpy as jnp
 import numpy as np
 
 from symbnn.symmetry.alignment.features import Arrays
-from symbnn.symmetry.alignment.features.signs import Parity, best_signs, character, parity, sign_key
+from symbnn.symmetry.alignment.features.signs import (
+    Parity,
+    best_signs,
+    character,
+    matrix_key,
+    parity,
+    sign_key,
+)
 from symbnn.symmetry.alignment.search.assignment import assign
-from symbnn.symmetry.alignment.search.problem import HostPermutations
+from symbnn.symmetry.alignment.search.problem import HostPermutations, identity_permutations
 from symbnn.symmetry.alignment.search.steps import chosen_signs
+from symbnn.symmetry.group.matrices import procrustes
 from symbnn.symmetry.spec import Group, Leaf, SymmetrySpec
 
 Relaxed = dict[str, jax.Array]
-"""Doubly stochastic matrices by group, one for every parity of its features, `(parities, *over, n, n)`: in
-those that are odd every permutation matrix has its signs on it."""
+"""Matrices by group, one for every parity of its features, `(parities, *over, n, n)`: in those that are odd
+every permutation matrix has its signs on it."""
 
 
 def relaxed_act(
@@ -62,19 +74,21 @@ def parities(leaves: Sequence[Leaf], group: str) -> tuple[Parity, ...]:
 
 
 def centre(spec: SymmetrySpec, leaves: tuple[Leaf, ...], group: Group, items: int) -> jax.Array:
-    """The mean over all permutations and signs: nothing is left of what is odd."""
+    """The mean over all permutations and signs, or over all rotations: nothing is left of what is odd."""
     shape = (items, *spec.shape(group), group.size)
     parts = [jnp.full(shape, 0.0 if any(odd) else 1 / group.size) for odd in parities(leaves, group.name)]
     return jnp.stack(parts, axis=1)
 
 
 def vertices(spec: SymmetrySpec, leaves: tuple[Leaf, ...], moves: HostPermutations) -> Relaxed:
-    """Matrices of permutations with signs."""
+    """Matrices of permutations with signs, and of rotations."""
     found = {}
     for group in spec.groups:
         matrix = jax.nn.one_hot(moves[group.name], group.size)
         signs = jnp.moveaxis(jnp.asarray(moves.get(sign_key(group.name), np.ones((1, 1)))), 1, 0)
         found[group.name] = with_parities(leaves, group, matrix, signs[..., None])
+        if group.is_linear:
+            found[group.name] = jnp.asarray(moves[matrix_key(group.name)])[:, None] @ found[group.name]
     return found
 
 
@@ -93,9 +107,13 @@ def pair_values(leaves: Sequence[Leaf], group: Group, slope: jax.Array) -> tuple
 
 
 def rounded(spec: SymmetrySpec, leaves: tuple[Leaf, ...], relaxed: Relaxed, solver: str) -> HostPermutations:
-    """The permutation with signs that overlaps most with each group's matrices."""
-    moves: HostPermutations = {}
+    """The permutation with signs, or the rotation, that overlaps most with each group's matrices."""
+    moves = identity_permutations(spec, len(next(iter(relaxed.values()))))
     for group in spec.groups:
+        if group.is_linear:
+            rotation, _ = procrustes(jnp.sum(relaxed[group.name], axis=1), centred=group.centred)
+            moves[matrix_key(group.name)] = np.array(rotation)
+            continue
         best, signs = pair_values(leaves, group, relaxed[group.name])
         step = assign(best.reshape(-1, *best.shape[-2:]), solver=solver).reshape(best.shape[:-1])
         moves[group.name] = step.astype(np.int32)

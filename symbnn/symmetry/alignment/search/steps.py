@@ -117,7 +117,7 @@ def _plain_proposals(problem: Problem, group: str, index: np.ndarray, permutatio
 
 def _mixing_proposals(problem: Problem, group: str, index: np.ndarray, permutations: HostPermutations):
     centred = problem.spec.group(group).centred
-    for rows, cost in cost_blocks(problem, group, index, on_device(permutations)):
+    for rows, cost in cost_blocks(problem, group, index, permutations):
         step, gain = _rotation(cost, centred)
         yield rows, {matrix_key(group): np.asarray(step)[: len(rows)]}, np.asarray(gain, float)[: len(rows)]
 
