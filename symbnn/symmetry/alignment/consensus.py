@@ -100,5 +100,5 @@ def _annealed(search: Search, matching: Matching, anchor: int) -> HostPermutatio
         Chunk(matching.spec, matching.features.leaves, (), arrays, start),
         SLOW if is_small else FAST,
     )
-    # Heads and their channels are relaxed each by itself, not nested as in a step: that may lose a good start.
+    # Heads and their channels are relaxed each by itself, not nested as in a step: a good start may be lost.
     return max((annealed, start), key=lambda one: totals(matching, one)[1].sum())
