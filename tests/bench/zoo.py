@@ -59,6 +59,11 @@ def zoo(width: int, num: int) -> Zoo:
     return Zoo(_model(width).spec, jax.tree.map(jnp.asarray, tree.stack(kept)))
 
 
+def folder() -> pathlib.Path:
+    """Where the networks are kept."""
+    return pathlib.Path(os.environ.get("SYMBNN_ZOO_DIR", f"{tempfile.gettempdir()}/symbnn_zoo"))
+
+
 def is_kept(width: int, indices: slice) -> bool:
     """Whether the networks need no training any more."""
     return all(_path(width, index).exists() for index in range(indices.start or 0, indices.stop))
@@ -101,8 +106,7 @@ def _images() -> Any:
 
 
 def _path(width: int, index: int) -> pathlib.Path:
-    folder = os.environ.get("SYMBNN_ZOO_DIR", f"{tempfile.gettempdir()}/symbnn_zoo")
-    return pathlib.Path(folder) / f"{width}_{index}.npz"
+    return folder() / f"{width}_{index}.npz"
 
 
 if __name__ == "__main__":

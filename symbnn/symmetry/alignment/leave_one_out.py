@@ -38,10 +38,8 @@ from symbnn.symmetry.alignment.search import (
 from symbnn.symmetry.spec import Leaf, SymmetrySpec
 from symbnn.symmetry.spec.layer_order import depth_order
 
-# A block is this share of the networks: most of what a network is matched to stands still meanwhile.
-BLOCK_SHARE = 4
-# A round that gains a smaller part of the tolerance than this is the last.
-LAST_ROUND = 0.1
+# A block is this share of the networks: half of what a network is matched to stands still meanwhile.
+BLOCK_SHARE = 2
 
 
 def leave_one_out(search: Search, matching: Matching, start: HostPermutations) -> Descent:
@@ -54,13 +52,15 @@ def leave_one_out(search: Search, matching: Matching, start: HostPermutations) -
     permutations = {name: value.copy() for name, value in start.items()}
     if num == 1:
         return Descent(permutations, np.zeros((1, 1)), np.ones(1, bool))
-    total, value = totals(matching, permutations)
+    matching = matching.extracted()
+    total = _sum(matching, permutations)
+    value = _with_others(matching, permutations, total)
     history, index = [value], np.arange(num)
     for _ in range(search.max_rounds):
-        gain = _round(search, matching, permutations, index, total, np.abs(value))
-        total, value = totals(matching, permutations)
+        gain, total = _round(search, matching, permutations, index, total, np.abs(value))
+        value = _with_others(matching, permutations, total)
         history.append(value)
-        enough = max(LAST_ROUND * search.tolerance, ROUNDING) * np.abs(value).sum()
+        enough = max(search.tolerance, ROUNDING) * np.abs(value).sum()
         if (num - 1) * enough >= 2 * gain.sum():
             if len(index) == num:
                 return Descent(permutations, np.stack(history), np.ones(num, bool))
@@ -70,16 +70,25 @@ def leave_one_out(search: Search, matching: Matching, start: HostPermutations) -
     return Descent(permutations, np.stack(history), np.zeros(num, bool))
 
 
-def totals(matching: Matching, permutations: HostPermutations) -> tuple[Arrays, np.ndarray]:
-    """Sum of all networks, and of every network the mean inner product with the others."""
+def mean_pair_product(matching: Matching, permutations: HostPermutations) -> float:
+    """Mean inner product of two different networks."""
+    return float(np.mean(_with_others(matching, permutations, _sum(matching, permutations))))
+
+
+def _sum(matching: Matching, permutations: HostPermutations) -> Arrays:
+    """Of all networks, each moved by its permutations."""
     num = tree.num_samples(matching.samples)
-    total = tuple(num * mean for mean in mean_features(matching, permutations))
+    return tuple(num * mean for mean in mean_features(matching, permutations))
+
+
+def _with_others(matching: Matching, permutations: HostPermutations, total: Arrays) -> np.ndarray:
+    """Mean inner product of every network with the others, given the sum of all."""
     values = []
     for chunk, arrays in matching.chunks():
         problem = plain_problem(Chunk(matching.spec, matching.features.leaves, total, arrays))
         with_all = objective(problem, None, {name: value[chunk] for name, value in permutations.items()})
         values.append(with_all - np.asarray(squared_lengths(arrays), np.float64))
-    return total, np.concatenate(values) / (num - 1)
+    return np.concatenate(values) / (tree.num_samples(matching.samples) - 1)
 
 
 class _Climb(NamedTuple):
@@ -99,8 +108,11 @@ def _round(
     index: np.ndarray,
     total: Arrays,
     size: np.ndarray,
-) -> np.ndarray:
-    """Every group of the networks at `index` once; by how much each of them raised the sum over pairs."""
+) -> tuple[np.ndarray, Arrays]:
+    """Every group of the networks at `index` once.
+
+    By how much each of them raised the sum over pairs, and the sum of all networks after that.
+    """
     num = tree.num_samples(matching.samples)
     gain = np.zeros(num)
     length = 1 << max(0, -(-num // BLOCK_SHARE) - 1).bit_length()
@@ -117,7 +129,7 @@ def _round(
                 total = tuple(
                     part[features.index(i)] if i in features else array for i, array in enumerate(total)
                 )
-    return gain
+    return gain, total
 
 
 def _raise(climb: _Climb, group: str, rows: np.ndarray, total: Arrays, gain: np.ndarray) -> Arrays:

@@ -32,6 +32,13 @@ class Matching(NamedTuple):
         for chunk in self.slices():
             yield chunk, self.features.extract(part_of(self.samples, chunk))
 
+    def extracted(self) -> "Matching":
+        """The same with its features taken from the samples once and for all, where they are one chunk."""
+        if len(list(self.slices())) > 1:
+            return self
+        arrays = self.features.extract(self.samples)
+        return self._replace(features=Features(self.features.leaves, lambda _: arrays))
+
     def slices(self) -> Iterator[slice]:
         """Slices of the samples of about `CHUNK_BYTES`, all of one length but the last."""
         num = tree.num_samples(self.samples)

@@ -55,14 +55,24 @@ def anneal(search: Search, chunk: Chunk, schedule: Schedule) -> HostPermutations
     """Permutations of every network to a common labelling, from those of the start; targets do not matter."""
     spec, leaves, arrays = groups_only(chunk.spec), chunk.leaves, chunk.arrays
     assert chunk.start is not None
-    relaxed = vertices(spec, leaves, chunk.start)
-    for temperature in np.geomspace(schedule.hottest, COLDEST, schedule.num):
-        relaxed = _softened(spec, leaves, _slopes(spec, leaves, arrays, relaxed), jnp.float32(temperature))
+    temperatures = np.geomspace(schedule.hottest, COLDEST, schedule.num).astype(np.float32)
+    last = _cooled(spec, leaves, arrays, vertices(spec, leaves, chunk.start), temperatures)
     # The last matrices are not quite doubly stochastic, but pair values can be assigned exactly.
-    return rounded(spec, leaves, _slopes(spec, leaves, arrays, relaxed), search.solver)
+    return rounded(spec, leaves, last, search.solver)
 
 
 @partial(jax.jit, static_argnames=("spec", "leaves"))
+def _cooled(
+    spec: SymmetrySpec, leaves: tuple[Leaf, ...], arrays: Arrays, relaxed: Relaxed, temperatures: jax.Array
+) -> Relaxed:
+    """Gradients after the last of the temperatures."""
+
+    def cool(slope: Relaxed, temperature: jax.Array) -> tuple[Relaxed, None]:
+        return _slopes(spec, leaves, arrays, _softened(spec, leaves, slope, temperature)), None
+
+    return jax.lax.scan(cool, _slopes(spec, leaves, arrays, relaxed), temperatures)[0]
+
+
 def _slopes(spec: SymmetrySpec, leaves: tuple[Leaf, ...], arrays: Arrays, relaxed: Relaxed) -> Relaxed:
     """Every network's gradient against the sum of all others."""
     together = max(1, MAPPED_BYTES // (4 * sum(array[0].size for array in arrays)))
@@ -83,7 +93,6 @@ def _slopes(spec: SymmetrySpec, leaves: tuple[Leaf, ...], arrays: Arrays, relaxe
     return jax.lax.map(slope, (arrays, relaxed, own), batch_size=together)
 
 
-@partial(jax.jit, static_argnames=("spec", "leaves"))
 def _softened(
     spec: SymmetrySpec, leaves: tuple[Leaf, ...], slope: Relaxed, temperature: jax.Array
 ) -> Relaxed:
