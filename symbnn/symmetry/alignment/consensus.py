@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from symbnn import tree
-from symbnn.symmetry.alignment.leave_one_out import leave_one_out, mean_pair_product
+from symbnn.symmetry.alignment.leave_one_out import leave_one_out
 from symbnn.symmetry.alignment.match import Matcher, Matching, extract_one, match
 from symbnn.symmetry.alignment.means import mean_features
 from symbnn.symmetry.alignment.search import (
@@ -27,7 +27,7 @@ from symbnn.symmetry.spec import SymmetrySpec
 # Networks that are annealed together: their matrices have at most this many entries (16 MiB), which costs as
 # much as the rounds that follow. More than that many tell no more about the mean.
 ANNEALED_ENTRIES, LEAST_ANNEALED, MOST_ANNEALED = 2**22, 4, 64
-SLOW, FAST = Schedule(0.3, 60), Schedule(0.15, 8)
+SLOW, FAST = Schedule(0.3, 60), Schedule(0.3, 15)
 # Up to so many entries the slow schedule takes less time than the rounds that follow.
 SLOW_ENTRIES = 2**17
 
@@ -95,10 +95,5 @@ def _annealed(search: Search, matching: Matching, anchor: int) -> HostPermutatio
     start = match(matching, targets, once).permutations
     arrays = matching.features.extract(matching.samples)
     is_small = num * _entries(matching.spec) <= SLOW_ENTRIES
-    annealed = anneal(
-        search,
-        Chunk(matching.spec, matching.features.leaves, (), arrays, start),
-        SLOW if is_small else FAST,
-    )
-    # Heads and their channels are relaxed each by itself, not nested as in a step: a good start may be lost.
-    return max((annealed, start), key=partial(mean_pair_product, matching))
+    chunk = Chunk(matching.spec, matching.features.leaves, (), arrays, start)
+    return anneal(search, chunk, SLOW if is_small else FAST)

@@ -70,11 +70,6 @@ def leave_one_out(search: Search, matching: Matching, start: HostPermutations) -
     return Descent(permutations, np.stack(history), np.zeros(num, bool))
 
 
-def mean_pair_product(matching: Matching, permutations: HostPermutations) -> float:
-    """Mean inner product of two different networks."""
-    return float(np.mean(_with_others(matching, permutations, _sum(matching, permutations))))
-
-
 def _sum(matching: Matching, permutations: HostPermutations) -> Arrays:
     """Of all networks, each moved by its permutations."""
     num = tree.num_samples(matching.samples)

@@ -51,7 +51,7 @@ def _moved_sums(
 ) -> Arrays:
     """Sums over the networks, one network at a time."""
 
-    def add(sums: Arrays, one: tuple[Arrays, dict]) -> tuple[Arrays, None]:
+    def add(sums: Arrays, one: tuple[Arrays, DevicePermutations]) -> tuple[Arrays, None]:
         element = element_of(one[1])
         moved = [act_leaf(spec, element, leaf, array) for leaf, array in zip(leaves, one[0], strict=True)]
         if centre is not None:
