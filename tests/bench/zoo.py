@@ -22,6 +22,8 @@ from symbnn import data, density, inference, models, symmetry, tree
 
 NUM_HIDDEN = 3
 EPOCHS = {16: 4, 64: 2, 512: 1}
+# The settings of alignment to the mean were chosen on the networks of seed 0; others are measured.
+SEED = 1
 # Networks that are trained by one call, and kept when it ends.
 TRAINED_TOGETHER = 5
 OPTIMISER = optax.adam(1e-3)
@@ -87,7 +89,8 @@ def _train(width: int, begin: int) -> None:
         objective="mle",
         progress=None,
     )
-    fit = method(jax.random.key(1_000 * width + begin), density.target(_model(width), _images().train))
+    key = jax.random.fold_in(jax.random.key(SEED), 1_000 * width + begin)
+    fit = method(key, density.target(_model(width), _images().train))
     for number in range(TRAINED_TOGETHER):
         path = _path(width, begin + number)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -106,7 +109,7 @@ def _images() -> Any:
 
 
 def _path(width: int, index: int) -> pathlib.Path:
-    return folder() / f"{width}_{index}.npz"
+    return folder() / f"{width}_{SEED}_{index}.npz"
 
 
 if __name__ == "__main__":
