@@ -2,7 +2,8 @@
 
 Every call is walked afresh, so a layer that is called twice is described twice. A loop body is walked once:
 `link` says that what leaves an iteration and what enters the next transform alike, which replaces a fixpoint.
-`scan_x` and `scan_y` take the scanned axis off a value and put it back. Reading a constant makes a new value
+`scan_x` and `scan_y` take the scanned axis off a value and put it back; `shard_x` and `shard_y` do so for the
+part of an axis that a mesh of devices shares out. Reading a constant makes a new value
 each time, so two layers that share a mask of ones do not become one.
 """
 
@@ -19,12 +20,17 @@ BODY_OF_CALL = {
     **dict.fromkeys(("closed_call", "core_call", "custom_jvp_call", "custom_vjp_call"), "call_jaxpr"),
     "custom_vjp_call_jaxpr": "fun_jaxpr",
 }
-LOOPS = {"scan", "while", "cond"}
+LOOPS = {"scan", "while", "cond", "shard_map"}
+OVER_DEVICES = {"psum", "psum_invariant", "pmax", "pmin"}
+"""Reductions over named axes of a mesh: every device has the same result."""
 
 
 @dataclass(eq=False)
 class Loop:
-    """The scanned axis of one scan. It is fixed when iterations depend on each other through a carry."""
+    """The scanned axis of one scan, or an axis of a mesh of devices.
+
+    It is fixed when iterations depend on each other through a carry, and for devices, which have names.
+    """
 
     length: int
     is_ordered: bool
@@ -103,6 +109,8 @@ def constant(array: Any) -> Value:
 class _Walker:
     walks_loops: bool
     equations: list[Equation] = field(default_factory=list)
+    devices: dict[str, Loop] = field(default_factory=dict)
+    """Axes of the meshes that the walk is inside of, by name."""
 
     def call(
         self, body: ClosedJaxpr | Jaxpr, arguments: Sequence[Value], loops: tuple[Loop, ...]
@@ -132,6 +140,8 @@ class _Walker:
             return self.scan(equation, operands, loops)
         if name == "while":
             return self.while_loop(equation, operands, loops)
+        if name == "shard_map":
+            return self.shard_map(equation, operands, loops)
         if name == "cond":
             branches = [self.call(branch, operands[1:], loops) for branch in params["branches"]]
             return [
@@ -142,8 +152,11 @@ class _Walker:
 
     def plain(self, equation: Any, operands: list[Value], loops: tuple[Loop, ...]) -> list[Value]:
         """An equation as it is."""
-        results = [_value(variable.aval, loops) for variable in equation.outvars]
         primitive, params = equation.primitive, equation.params
+        if primitive.name in OVER_DEVICES:
+            reduced = [self.devices[name] for name in params["axes"] if name in self.devices]
+            loops = tuple(loop for loop in loops if loop not in reduced)
+        results = [_value(variable.aval, loops) for variable in equation.outvars]
 
         def evaluate(*arrays: Any) -> list[Any]:
             found = primitive.bind(*arrays, **primitive.get_bind_params(params))
@@ -162,10 +175,9 @@ class _Walker:
         return results
 
     def emit(
-        self, name: str, operands: tuple[Value, ...], result: Value, equation: Any, loop: Loop | None = None
+        self, name: str, operands: tuple[Value, ...], result: Value, equation: Any, **params: Any
     ) -> Value:
         """Append a pseudo-equation that stands for a part of a real one; its result."""
-        params = {} if loop is None else {"loop": loop}
         self.equations.append(Equation(name, params, operands, (result,), equation.source_info))
         return result
 
@@ -177,14 +189,31 @@ class _Walker:
         carry = [self.emit("link_init", (value,), _value(value, loops), equation) for value in initial]
         inside = [Value(value.shape[1:], value.dtype, (*loops, loop)) for value in scanned]
         for value, one in zip(scanned, inside, strict=True):
-            self.emit("scan_x", (value,), one, equation, loop)
+            self.emit("scan_x", (value,), one, equation, loop=loop)
         results = self.call(params["jaxpr"], [*constants, *carry, *inside], (*loops, loop))
         for value, entering in zip(results[:num_carry], carry, strict=True):
             self.emit("link", (value,), entering, equation)
         stacked = [Value((loop.length, *value.shape), value.dtype, loops) for value in results[num_carry:]]
         for value, whole in zip(results[num_carry:], stacked, strict=True):
-            self.emit("scan_y", (value,), whole, equation, loop)
+            self.emit("scan_y", (value,), whole, equation, loop=loop)
         return [*carry, *stacked]
+
+    def shard_map(self, equation: Any, operands: list[Value], loops: tuple[Loop, ...]) -> list[Value]:
+        """The body sees what one device has, so a mesh axis is a loop over devices."""
+        params, outside = equation.params, self.devices
+        mesh = {name: Loop(size, is_ordered=True) for name, size in params["mesh"].shape.items()}
+        inner, body = (*loops, *mesh.values()), params["jaxpr"]
+        inside = [
+            self.emit("shard_x", (value,), _value(variable.aval, inner), equation, loops=_shared(spec, mesh))
+            for value, variable, spec in zip(operands, body.invars, params["in_specs"], strict=True)
+        ]
+        self.devices = {**outside, **mesh}
+        results = self.call(body, inside, inner)
+        self.devices = outside
+        return [
+            self.emit("shard_y", (value,), _value(variable.aval, loops), equation, loops=_shared(spec, mesh))
+            for value, variable, spec in zip(results, equation.outvars, params["out_specs"], strict=True)
+        ]
 
     def while_loop(self, equation: Any, operands: list[Value], loops: tuple[Loop, ...]) -> list[Value]:
         params = equation.params
@@ -201,6 +230,12 @@ class _Walker:
 
 def _value(aval: Any, loops: tuple[Loop, ...]) -> Value:
     return Value(tuple(aval.shape), aval.dtype, loops)
+
+
+def _shared(spec: Any, mesh: dict[str, Loop]) -> tuple[tuple[Loop, ...], ...]:
+    """Per axis, the mesh axes that share it out, slowest first."""
+    names = [() if entry is None else (entry,) if isinstance(entry, str) else entry for entry in spec]
+    return tuple(tuple(mesh[name] for name in each) for each in names)
 
 
 def _distinct(shape: tuple[int, ...]) -> np.ndarray:

@@ -25,7 +25,7 @@ from symbnn.symmetry.program import Equation, Program, Value
 
 VIEWS = {
     *("reshape", "broadcast_in_dim", "squeeze", "expand_dims", "transpose", "convert_element_type"),
-    *("copy", "stop_gradient"),
+    *("copy", "stop_gradient", "pvary"),
 }
 
 

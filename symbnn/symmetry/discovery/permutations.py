@@ -85,12 +85,12 @@ def _apply(permutations: Permutations, equation: Equation, known: dict[Value, fl
 
 def _unify_span(permutations: Permutations, record: Record, span: Span, word: Word, cause: Cause) -> None:
     """Make the word of some axes the product, or the sum, of the words of the span's variables."""
+    for variable in span.variables:
+        if (loop := _loop_of(variable)) is not None and variable not in record.words:
+            record.words[variable] = _loop_word(permutations, loop)
     if len(span.variables) == 1 and span.variables[0] not in record.words:
-        loop = _loop_of(span.variables[0])
-        if loop is None:
-            record.words[span.variables[0]] = word
-            return
-        record.words[span.variables[0]] = _loop_word(permutations, loop)
+        record.words[span.variables[0]] = word
+        return
     sizes = record.axis_map.sizes
     parts = [
         record.words[variable] if variable in record.words else fresh(int(sizes[variable]))
