@@ -2,7 +2,15 @@
 
 import numpy as np
 
-from symbnn.symmetry.discovery.rules.base import AxisMap, Span, Variable, broadcast, constant_along, layout, rule
+from symbnn.symmetry.discovery.rules.base import (
+    AxisMap,
+    Span,
+    Variable,
+    broadcast,
+    constant_along,
+    layout,
+    rule,
+)
 from symbnn.symmetry.program import Equation
 
 ELEMENTWISE = (
