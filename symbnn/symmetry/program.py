@@ -92,7 +92,7 @@ def flatten(closed: ClosedJaxpr, *, walks_loops: bool = True) -> Program:
     walker = _Walker(walks_loops)
     inputs = [_value(variable.aval, ()) for variable in closed.jaxpr.invars]
     outputs = walker.call(closed, inputs, ())
-    return Program(_live(walker.equations, outputs), inputs, outputs)
+    return Program(live(walker.equations, outputs), inputs, outputs)
 
 
 def constant(array: Any) -> Value:
@@ -250,7 +250,7 @@ def _parts(values: list[Value], *counts: int) -> list[list[Value]]:
     return [*parts, values[start:]]
 
 
-def _live(equations: list[Equation], outputs: list[Value]) -> list[Equation]:
+def live(equations: list[Equation], outputs: list[Value]) -> list[Equation]:
     """The equations that an output depends on; links make it a fixpoint."""
     needed = dict.fromkeys(outputs)
     count = -1

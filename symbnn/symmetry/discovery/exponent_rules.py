@@ -115,6 +115,13 @@ def compare_unless_infinite(exponents: Exponents) -> list[Form]:
     return _differences(kept) + forget(exponents)
 
 
+def clamp_sign(exponents: Exponents) -> list[Form]:
+    """Between opposite numbers it is an odd function."""
+    low, _, high = exponents.numbers
+    is_odd = low is not None and high is not None and low == -high
+    return equal(_some(exponents, slice(1, 2))) if is_odd else zero(exponents)
+
+
 def select(exponents: Exponents) -> list[Form]:
     """The predicate does not change; the cases transform alike."""
     return _unchanged(exponents.operands[:1]) + equal_unless_infinite(_some(exponents, slice(1, None)))
@@ -194,7 +201,7 @@ LINEAR = (
     *("cumsum", "psum", "psum_invariant", "pvary", "shard_x", "shard_y", "fft"),
 )
 ORDER = (
-    *("max", "min", "clamp", "reduce_max", "reduce_min", "reduce_window_max", "reduce_window_min"),
+    *("max", "min", "reduce_max", "reduce_min", "reduce_window_max", "reduce_window_min"),
     *("cummax", "cummin", "pmax", "pmin"),
 )
 ODD = ("tanh", "sin", "tan", "atan", "asinh", "sinh", "erf", "asin", "atanh", "erf_inv")
@@ -214,6 +221,7 @@ EXPONENT_RULES: dict[str, tuple[Relation, Relation]] = {
     **dict.fromkeys(("scatter-max", "scatter-min"), (scattered_in_order, zero)),
     "dynamic_slice": (first_operands(1), first_operands(1)),
     "dynamic_update_slice": (first_operands(2), first_operands(2)),
+    "clamp": (equal_unless_infinite, clamp_sign),
     "div": (quotient, product),
     "reduce_precision": (zero, equal),
     "abs": (equal, forget),

@@ -14,7 +14,7 @@ import numpy as np
 
 from symbnn import tree
 from symbnn.names import lookup
-from symbnn.symmetry.spec.words import Word, atoms, pieces, slices, word_size
+from symbnn.symmetry.spec.words import Word, atoms, pieces, slices, slices_of, word_size
 from symbnn.types import Params
 
 Role = Literal["produces", "consumes", "both"]
@@ -121,10 +121,10 @@ class SymmetrySpec:
             _check_kind(group, self.groups)
             seen[group.name] = group.size
         for leaf in self.leaves:
-            shapes = [tuple(map(word_size, words)) for words in (leaf.axes, *slices(leaf.axes))]
-            if shapes[0] != leaf.shape or any(shape[1:] != leaf.shape[1:] for shape in shapes):
+            described = tuple(map(word_size, leaf.axes))
+            if described != leaf.shape or not _is_tiled(leaf.axes):
                 raise ValueError(
-                    f"leaf {leaf.name!r} has shape {leaf.shape}; its words {leaf.axes} describe {shapes[0]}"
+                    f"leaf {leaf.name!r} has shape {leaf.shape}; its words {leaf.axes} describe {described}"
                 )
             for axis, factor in leaf.factors():
                 if factor.group is not None and (size := seen.get(factor.group)) != factor.size:
@@ -156,6 +156,21 @@ class SymmetrySpec:
         from symbnn.symmetry.spec.explain import explain
 
         return explain(self)
+
+
+def _is_tiled(axes: tuple[Word, ...]) -> bool:
+    """Whether the slices of an array, if it has any, make up the whole."""
+    sliced = slices_of(axes)
+    if sliced is None:
+        return True
+    axis, shape = sliced.axis, tuple(map(word_size, axes))
+    shapes = [tuple(map(word_size, part)) for part in sliced.parts]
+    return (
+        sum(part[axis] for part in shapes) == shape[axis]
+        and all((*part[:axis], *part[axis + 1 :]) == (*shape[:axis], *shape[axis + 1 :]) for part in shapes)
+        and all(part[axis] % sliced.outer == 0 for part in shapes)
+        and all(map(_is_tiled, sliced.parts))
+    )
 
 
 def _check_kind(group: Group, groups: tuple[Group, ...]) -> None:

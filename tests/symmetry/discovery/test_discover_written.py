@@ -39,6 +39,136 @@ def found(name):
     return symmetry.discover(apply, params, x), apply, params, x, expected
 
 
+# Several layers in one array: fused queries, keys and values, stacked and interleaved gates.
+HEADS, CHANNELS = 2, 3
+FUSED = {"qkv": (4, 18), "bias": (18,), "out": (6, 4)}
+ATTENTION = [(2, (), 0, 0), (3, (2,), 1, 1), (3, (2,), 1, 1)]
+SHARED_ATTENTION = [(2, (), 0, 0), (3, (2,), 0, 1)]
+
+
+def attend(q, k, v, out):
+    """Over (heads, positions, channels)."""
+    weights = jax.nn.softmax(q @ jnp.swapaxes(k, 1, 2) / CHANNELS**0.5)
+    return jnp.swapaxes(weights @ v, 0, 1).reshape(ROWS, -1) @ out
+
+
+@network(ATTENTION, **FUSED)
+def fused_attention(p, x):
+    """As timm writes it."""
+    qkv = (x @ p["qkv"] + p["bias"]).reshape(ROWS, 3, HEADS, CHANNELS).transpose(1, 2, 0, 3)
+    return attend(qkv[0], qkv[1], qkv[2], p["out"])
+
+
+@network(ATTENTION, **FUSED)
+def fused_attention_unpacked(p, x):
+    q, k, v = jnp.moveaxis((x @ p["qkv"] + p["bias"]).reshape(ROWS, 3, HEADS, CHANNELS), 1, 0)
+    return attend(*(jnp.swapaxes(each, 0, 1) for each in (q, k, v)), p["out"])
+
+
+@network(ATTENTION, **FUSED)
+def fused_attention_by_heads(p, x):
+    """Every head with its own query, key and value beside each other."""
+    qkv = (x @ p["qkv"] + p["bias"]).reshape(ROWS, HEADS, 3, CHANNELS)
+    return attend(*(jnp.swapaxes(qkv[:, :, part], 0, 1) for part in range(3)), p["out"])
+
+
+@network(ATTENTION, qkv=(4, 3, HEADS, CHANNELS), out=(6, 4))
+def attention_stacked_in_one_array(p, x):
+    q, k, v = jnp.einsum("nd,dshc->shnc", x, p["qkv"])
+    return attend(q, k, v, p["out"])
+
+
+@network(2 * ATTENTION, qkv=(2, 4, 18), out=(2, 6, 4))
+def fused_attention_in_stacked_layers(p, x):
+    for layer in range(2):
+        qkv = (x @ p["qkv"][layer]).reshape(ROWS, 3, HEADS, CHANNELS).transpose(1, 2, 0, 3)
+        x = attend(qkv[0], qkv[1], qkv[2], p["out"][layer]) + x
+    return x
+
+
+@network([(2, (2,), 0, 0), (3, (2, 2), 1, 1), (3, (2, 2), 1, 1)], qkv=(2, 4, 18), out=(2, 6, 4))
+def fused_attention_in_scanned_layers(p, x):
+    def layer(x, weights):
+        qkv = (x @ weights[0]).reshape(ROWS, 3, HEADS, CHANNELS).transpose(1, 2, 0, 3)
+        return x + attend(qkv[0], qkv[1], qkv[2], weights[1]), None
+
+    return lax.scan(layer, x, (p["qkv"], p["out"]))[0]
+
+
+@network(SHARED_ATTENTION, **FUSED)
+def fused_attention_with_a_use_of_the_whole(p, x):
+    """What is fused is also summed: queries, keys and values must move together."""
+    qkv = (x @ p["qkv"] + p["bias"]).reshape(ROWS, 3, HEADS, CHANNELS).transpose(1, 2, 0, 3)
+    return attend(qkv[0], qkv[1], qkv[2], p["out"]) * jnp.tanh(jnp.square(qkv.sum(0)).sum())
+
+
+@network(SHARED_ATTENTION, **FUSED)
+def fused_attention_with_parts_that_overlap(p, x):
+    qkv = (x @ p["qkv"] + p["bias"]).reshape(ROWS, 3, HEADS, CHANNELS).transpose(1, 2, 0, 3)
+    return attend(qkv[:2].sum(0), qkv[1], qkv[2], p["out"])
+
+
+@network([(6, (), 1, 1)], kernel=(4, 2, 6), bias=(2, 6), out=(6, 2))
+def stacked_gates(p, x):
+    h = jnp.einsum("nd,dsf->nsf", x, p["kernel"]) + p["bias"]
+    return jax.nn.gelu(h[:, 0]) * h[:, 1] @ p["out"]
+
+
+@network([(6, (), 1, 1)], kernel=(4, 12), bias=(12,), out=(6, 2))
+def gates_side_by_side(p, x):
+    h = (x @ p["kernel"] + p["bias"]).reshape(ROWS, 6, 2)
+    return jax.nn.gelu(h[..., 0]) * h[..., 1] @ p["out"]
+
+
+@network([(6, (), 1, 1)], kernel=(4, 12), bias=(12,), out=(6, 2))
+def interleaved_gates(p, x):
+    h = x @ p["kernel"] + p["bias"]
+    return jax.nn.gelu(h[:, ::2]) * h[:, 1::2] @ p["out"]
+
+
+@network([(6, (), 0, 0)], kernel=(4, 12), bias=(12,), out=(6, 2))
+def interleaved_gates_bent_together(p, x):
+    h = jax.nn.gelu(x @ p["kernel"] + p["bias"])
+    return h[:, ::2] * h[:, 1::2] @ p["out"]
+
+
+@network([], kernel=(4, 12), out=(5, 2))
+def steps_that_do_not_fit(p, x):
+    h = x @ p["kernel"]
+    return jax.nn.gelu(h[:, 0:10:2]) * h[:, 2:12:2] @ p["out"]
+
+
+# Odd functions in other words.
+ONE_LAYER = {"into": (4, 6), "bias": (6,), "out": (6, 2)}
+ODD = {
+    "hard tanh": jax.nn.hard_tanh,
+    "clip": lambda h: jnp.clip(h, -1, 1),
+    "clamp": lambda h: lax.clamp(-0.5, h, 0.5),
+    "bounded below first": lambda h: jnp.maximum(jnp.minimum(h, 2.0), -2.0),
+    "slope of tanh": lambda h: (lambda y: h * ((1 + y) * (1 - y)))(jnp.tanh(h)),
+}
+NOT_ODD = {
+    "clip to unequal bounds": lambda h: jnp.clip(h, -1, 2),
+    "relu6": jax.nn.relu6,
+    "steps at unequal places": lambda h: jnp.where(h > 1, 1.0, jnp.where(h < -2, -2.0, h)),
+    "steps to another number": lambda h: jnp.where(h > 1, 1.0, jnp.where(h < -1, 1.0, h)),
+    "step of another value": lambda h: jnp.where(h > 1, 1.0, jnp.where(h + 1 < -1, -1.0, h)),
+    "bounds the wrong way round": lambda h: jnp.minimum(jnp.maximum(h, 1.0), -1.0) + h * h,
+    "unequal factors": lambda h: (lambda y: h * ((1 + y) * (2 - y)))(jnp.tanh(h)),
+    "factors of two values": lambda h: (lambda y: h * ((1 + y) * (1 - 2 * y)))(jnp.tanh(h)),
+}
+
+
+def one_layer(bend):
+    return lambda p, x: bend(x @ p["into"] + p["bias"]) @ p["out"]
+
+
+NETWORKS |= {name: (one_layer(bend), ONE_LAYER, (ROWS, WIDTH), [(6, (), 0, 1)]) for name, bend in ODD.items()}
+NETWORKS |= {
+    name: (one_layer(bend), ONE_LAYER, (ROWS, WIDTH), [(6, (), 0, 0)]) for name, bend in NOT_ODD.items()
+}
+
+
 # Sums over mapped axes and over devices.
 
 

@@ -1,5 +1,6 @@
 """A spec as text."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -22,9 +23,9 @@ def test_expected_pins_are_told_by_cause():
 
 
 def test_primitives_without_a_rule_are_named():
-    text = discovered(hidden(lambda h, params: jnp.fft.fft(h).real)).explain()
+    text = discovered(hidden(lambda h, params: jax.lax.igamma(jnp.abs(h), jnp.abs(h)))).explain()
     assert text.startswith("no symmetries found")
-    assert "no rule for fft" in text
+    assert "no rule for igamma" in text
 
 
 def test_groups_are_shown_with_roles_and_exponents():

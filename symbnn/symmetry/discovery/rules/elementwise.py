@@ -71,7 +71,7 @@ def scanned(equation: Equation) -> AxisMap:
 
 @rule("shard_x", "shard_y")
 def shared_out(equation: Equation) -> AxisMap:
-    """An axis of the whole is devices × what one device has; a device's values are constant along the mesh."""
+    """An axis of the whole is devices × what one device has, whose values are constant along the mesh."""
     whole, part = equation.operands[0], equation.results[0]
     if equation.primitive == "shard_y":
         whole, part = part, whole

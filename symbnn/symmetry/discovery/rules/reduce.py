@@ -16,7 +16,7 @@ def reduce(equation: Equation) -> AxisMap:
 
 @rule("psum", "psum_invariant", "pmax", "pmin")
 def reduce_mapped(equation: Equation) -> AxisMap | None:
-    """A reduction over axes that `vmap` or a mesh has names for: numbered axes go, named ones have no axis."""
+    """A reduction over axes that `vmap` or a mesh names: numbered axes go, named ones have none."""
     if equation.params.get("axis_index_groups") is not None or len(equation.operands) > 1:
         return None
     rank = len(equation.operands[0].shape)
@@ -32,7 +32,7 @@ def fourier(equation: Equation) -> AxisMap:
     first = rank - len(equation.params["fft_lengths"])
     reason = "order under a Fourier transform"
     before, after = ([axis if axis < first else (side, axis) for axis in range(rank)] for side in ("t", "f"))
-    pins: dict[Variable, str] = {variable: reason for variable in (*before[first:], *after[first:])}
+    pins: dict[Variable, str] = dict.fromkeys((*before[first:], *after[first:]), reason)
     return AxisMap((layout(before),), (layout(after),), pins)
 
 
