@@ -65,7 +65,8 @@ class Equation:
     params: dict[str, Any]
     operands: tuple[Value, ...]
     results: tuple[Value, ...]
-    where: Any = None
+    where: tuple[Any, ...] = ()
+    """Source information, innermost first."""
     is_used: tuple[bool, ...] = ()
     evaluate: Callable[..., list[Any]] | None = None
     """Arrays of the operands to arrays of the results; None for a pseudo-equation."""
@@ -111,6 +112,8 @@ class _Walker:
     equations: list[Equation] = field(default_factory=list)
     devices: dict[str, Loop] = field(default_factory=dict)
     """Axes of the meshes that the walk is inside of, by name."""
+    callers: tuple[Any, ...] = ()
+    """Where the calls are that the walk is inside of, innermost first."""
 
     def call(
         self, body: ClosedJaxpr | Jaxpr, arguments: Sequence[Value], loops: tuple[Loop, ...]
@@ -133,7 +136,10 @@ class _Walker:
     def equation(self, equation: Any, operands: list[Value], loops: tuple[Loop, ...]) -> list[Value]:
         name, params = equation.primitive.name, equation.params
         if name in BODY_OF_CALL and BODY_OF_CALL[name] in params:
-            return self.call(params[BODY_OF_CALL[name]], operands, loops)
+            outside, self.callers = self.callers, self.where(equation)
+            results = self.call(params[BODY_OF_CALL[name]], operands, loops)
+            self.callers = outside
+            return results
         if name in LOOPS and not self.walks_loops:
             return self.plain(equation, operands, loops)
         if name == "scan":
@@ -149,6 +155,10 @@ class _Walker:
                 for cases in zip(*branches, strict=True)
             ]
         return self.plain(equation, operands, loops)
+
+    def where(self, equation: Any) -> tuple[Any, ...]:
+        """Source information of an equation and of the calls it is in: a cached function has only those."""
+        return (equation.source_info, *self.callers)
 
     def plain(self, equation: Any, operands: list[Value], loops: tuple[Loop, ...]) -> list[Value]:
         """An equation as it is."""
@@ -168,7 +178,7 @@ class _Walker:
                 params,
                 tuple(operands),
                 tuple(results),
-                equation.source_info,
+                self.where(equation),
                 evaluate=evaluate,
             )
         )
@@ -178,7 +188,7 @@ class _Walker:
         self, name: str, operands: tuple[Value, ...], result: Value, equation: Any, **params: Any
     ) -> Value:
         """Append a pseudo-equation that stands for a part of a real one; its result."""
-        self.equations.append(Equation(name, params, operands, (result,), equation.source_info))
+        self.equations.append(Equation(name, params, operands, (result,), self.where(equation)))
         return result
 
     def scan(self, equation: Any, operands: list[Value], loops: tuple[Loop, ...]) -> list[Value]:

@@ -120,7 +120,7 @@ def _find(program: Program, names: dict[str, Value], eval_only: bool, held: dict
     shifts = find_shifts(program, leaves, known)
     shifted = dict.fromkeys(number for value in shifts for number in unknown_numbers(unknowns.words[value]))
     roles = find_roles(unknowns, num_of_leaves, program.inputs[len(names) :], shifted)
-    generators = []
+    generators, missing = [], []
     for modulus in (None, 2):
         system = find_exponents(
             unknowns, known, roles, shifts, signs=modulus is not None, eval_only=eval_only
@@ -128,9 +128,14 @@ def _find(program: Program, names: dict[str, Value], eval_only: bool, held: dict
         forms = [system.reduce({unknown: Fraction(1)}) for unknown in range(num_of_leaves)]
         found = Generators.from_forms(unknowns.atoms, forms, roles.ranks)
         generators.append(remove_redundant(found, over, words, modulus=modulus))
+        # Of several equations the first is named, so it comes last.
+        bent = reversed(system.zeroed.items())
+        missing.append({unknowns.atoms[unknown]: equation for unknown, equation in bent})
     scales, signs = generators
     kinds = find_kinds(unknowns, known, shifts, over, scales, signs)
-    return Found(names, used, held, permutations, unknowns, roles, shifts, over, scales, signs, kinds)
+    return Found(
+        names, used, held, permutations, unknowns, roles, shifts, over, scales, signs, kinds, tuple(missing)
+    )
 
 
 def _refuse_other_leaves(names: list[str], params: Params) -> None:

@@ -15,6 +15,11 @@ from symbnn.symmetry.spec import Segments, Word
 
 INPUT, OUTPUT = Cause("order of the inputs"), Cause("order of the outputs")
 ITERATIONS = Cause("order of the iterations")
+NOISE = "random numbers drawn along it"
+RANDOM = {
+    *("random_bits", "random_split", "random_fold_in", "random_seed", "random_wrap", "random_unwrap"),
+    *("random_gamma", "threefry2x32", "rng_bit_generator", "rng_uniform"),
+}
 
 
 class Record(NamedTuple):
@@ -78,8 +83,9 @@ def _apply(permutations: Permutations, equation: Equation, known: dict[Value, fl
         for axis, word in enumerate(words):
             if axis not in covered:
                 pin(word, Cause("the rule says nothing about this axis", equation.primitive, equation.where))
+    counted = None if equation.operands else equation.results[0]
     for variable, reason in axis_map.pins.items():
-        pin(record.words.get(variable, ()), Cause(reason, equation.primitive, equation.where))
+        pin(record.words.get(variable, ()), Cause(reason, equation.primitive, equation.where, counted))
     permutations.records.append(record)
 
 
@@ -125,7 +131,7 @@ def _opaque(equation: Equation) -> AxisMap:
     spans = [
         layout((number, axis) for axis in range(len(value.shape))) for number, value in enumerate(values)
     ]
-    reason = f"no rule for {equation.primitive}"
+    reason = NOISE if equation.primitive in RANDOM else f"no rule for {equation.primitive}"
     pins = {variable: reason for each in spans for span in each for variable in span.variables}
     split = len(equation.operands)
     return AxisMap(tuple(spans[:split]), tuple(spans[split:]), pins)
@@ -137,13 +143,13 @@ def _words(permutations: Permutations, value: Value, equation: Equation | None =
         if value.constant is not None:
             for word, is_uniform in zip(words, uniform_axes(value.constant), strict=True):
                 if not is_uniform:
-                    pin(word, Cause("meets a constant that differs along it", *_place(equation)))
+                    pin(word, Cause("meets a constant that differs along it", *_place(equation), value))
         permutations.words[value] = words
     return permutations.words[value]
 
 
 def _place(equation: Equation | None) -> tuple[str, Any]:
-    return ("", None) if equation is None else (equation.primitive, equation.where)
+    return ("", ()) if equation is None else (equation.primitive, equation.where)
 
 
 def _loop_of(variable: Variable) -> Loop | None:

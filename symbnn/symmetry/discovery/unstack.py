@@ -177,15 +177,14 @@ def _tiles(ranges: list[Range], count: int) -> list[Range] | None:
 def _is_worth(piece: _Piece, value: Value, cuttable: Mapping[Value, str]) -> bool:
     """Whether parts are freer than segments of an axis, which words have anyway.
 
-    They are where the parts lie apart or are nested, where a leaf holds arrays of its own along its first
-    axis, and where single positions are read of a leaf that has further axes.
+    They are where a leaf holds arrays of its own along its first axis, and where single positions are read of
+    an index that has others beside it, on its axis or on further ones.
     """
     leaves = {leaf: digit for leaf, digit in piece.digits.items() if leaf in cuttable}
     if value in leaves and piece.digits[value].axis == 0 and len(value.shape) > 1:
         return True
-    is_single = all(length == 1 for _, length in piece.read)
-    return any(
-        digit.outer * digit.inner > 1 or (is_single and len(leaf.shape) > 2) for leaf, digit in leaves.items()
+    return all(length == 1 for _, length in piece.read) and any(
+        digit.outer * digit.inner > 1 or len(leaf.shape) > 2 for leaf, digit in leaves.items()
     )
 
 

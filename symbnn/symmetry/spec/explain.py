@@ -31,6 +31,9 @@ def explain(spec: SymmetrySpec) -> str:
 def _groups(spec: SymmetrySpec) -> Iterator[str]:
     for group in spec.groups:
         yield group_title(spec, group)
+        for missing in spec.missing:
+            if missing.group == group.name:
+                yield f"  no {missing.kind}: {missing.reason}"
         for leaf in spec.leaves:
             for place, factor in _places(leaf):
                 if factor.group == group.name:

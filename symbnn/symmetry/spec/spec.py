@@ -99,6 +99,15 @@ class Pin:
 
 
 @dataclass(frozen=True)
+class Missing:
+    """Why a group has no scale, or no sign: for `explain`, as `Pin` is."""
+
+    group: str
+    kind: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class SymmetrySpec:
     """All symmetries of a network. Groups come after every group that they vary over."""
 
@@ -107,6 +116,7 @@ class SymmetrySpec:
     indices: tuple[Index, ...] = ()
     pins: tuple[Pin, ...] = field(default=(), compare=False)
     notes: tuple[str, ...] = field(default=(), compare=False)
+    missing: tuple[Missing, ...] = field(default=(), compare=False)
     held: tuple[str, ...] = ()
     """Leaves that must keep the number they hold, or there are fewer symmetries: folded gains."""
 

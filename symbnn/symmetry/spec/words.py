@@ -84,14 +84,10 @@ def slices_of(axes: tuple[Word, ...]) -> Slices | None:
     return first if isinstance(first, Slices) else None
 
 
-def slices(axes: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
+def slices(axes: tuple[Word, ...]) -> tuple[tuple[Word, ...], ...]:
     """The words of every slice of an array, and of slices of slices; of the whole where it has none."""
     sliced = slices_of(axes)
-    if sliced is None:
-        yield axes
-        return
-    for part in sliced.parts:
-        yield from slices(part)
+    return (axes,) if sliced is None else tuple(words for part in sliced.parts for words in slices(part))
 
 
 def atoms(word: Word) -> Iterator[Any]:
