@@ -7,13 +7,17 @@ part of an axis that a mesh of devices shares out. Reading a constant makes a ne
 each time, so two layers that share a mask of ones do not become one.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
-import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+
+from symbnn.symmetry.counters import computed, counting
+from symbnn.symmetry.equations import Equation, Loop, Program, Value, constant, live
+
+__all__ = ["Equation", "Loop", "Program", "Value", "constant", "flatten", "live"]
 
 BODY_OF_CALL = {
     **dict.fromkeys(("jit", "pjit", "remat", "remat2", "checkpoint"), "jaxpr"),
@@ -25,85 +29,12 @@ OVER_DEVICES = {"psum", "psum_invariant", "pmax", "pmin"}
 """Reductions over named axes of a mesh: every device has the same result."""
 
 
-@dataclass(eq=False)
-class Loop:
-    """The scanned axis of one scan, or an axis of a mesh of devices.
-
-    It is fixed when iterations depend on each other through a carry, and for devices, which have names.
-    """
-
-    length: int
-    is_ordered: bool
-
-
-@dataclass(eq=False)
-class Value:
-    """An array in the program; `loops` are those whose every iteration has its own."""
-
-    shape: tuple[int, ...]
-    dtype: Any
-    loops: tuple[Loop, ...] = ()
-    constant: Any = None
-    """The array of a constant, as NumPy; None for everything else."""
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return int(np.prod(self.shape, dtype=np.int64))
-
-    @property
-    def is_float(self) -> bool:
-        """Whether it holds real or complex numbers, which may be rescaled."""
-        return bool(jax.numpy.issubdtype(self.dtype, jax.numpy.inexact))
-
-
-@dataclass(eq=False)
-class Equation:
-    """One primitive applied to values. `is_used` tells which results anything depends on."""
-
-    primitive: str
-    params: dict[str, Any]
-    operands: tuple[Value, ...]
-    results: tuple[Value, ...]
-    where: tuple[Any, ...] = ()
-    """Source information, innermost first."""
-    is_used: tuple[bool, ...] = ()
-    evaluate: Callable[..., list[Any]] | None = None
-    """Arrays of the operands to arrays of the results; None for a pseudo-equation."""
-
-
-class Program(NamedTuple):
-    """Straight-line program; equations that no output depends on are gone."""
-
-    equations: list[Equation]
-    inputs: list[Value]
-    outputs: list[Value]
-
-    def readers(self) -> dict[Value, list[Equation]]:
-        """The equations that read a value, for every value that is read."""
-        readers: dict[Value, list[Equation]] = {}
-        for equation in self.equations:
-            for value in dict.fromkeys(equation.operands):
-                readers.setdefault(value, []).append(equation)
-        return readers
-
-
 def flatten(closed: ClosedJaxpr, *, walks_loops: bool = True) -> Program:
     """The program of a traced function; where loops are left whole, every equation can be evaluated."""
     walker = _Walker(walks_loops)
     inputs = [_value(variable.aval, ()) for variable in closed.jaxpr.invars]
     outputs = walker.call(closed, inputs, ())
     return Program(live(walker.equations, outputs), inputs, outputs)
-
-
-def constant(array: Any) -> Value:
-    """A value for an array that is part of the program."""
-    dtype = array.dtype if hasattr(array, "dtype") else np.asarray(array).dtype
-    if jax.numpy.issubdtype(dtype, jax.dtypes.extended):
-        # Random keys have no NumPy form; nothing about their positions is known.
-        return Value(tuple(array.shape), dtype, constant=_distinct(array.shape))
-    array = np.asarray(array)
-    return Value(array.shape, array.dtype, constant=array)
 
 
 @dataclass
@@ -114,6 +45,8 @@ class _Walker:
     """Axes of the meshes that the walk is inside of, by name."""
     callers: tuple[Any, ...] = ()
     """Where the calls are that the walk is inside of, innermost first."""
+    counts: dict[Value, tuple[Loop, np.ndarray]] = field(default_factory=dict)
+    """Scalars that follow from the number of the iteration, for all iterations of their loop."""
 
     def call(
         self, body: ClosedJaxpr | Jaxpr, arguments: Sequence[Value], loops: tuple[Loop, ...]
@@ -148,6 +81,8 @@ class _Walker:
             return self.while_loop(equation, operands, loops)
         if name == "shard_map":
             return self.shard_map(equation, operands, loops)
+        if name == "dynamic_slice" and (read := self.indexed(equation, operands, loops)) is not None:
+            return read
         if name == "cond":
             branches = [self.call(branch, operands[1:], loops) for branch in params["branches"]]
             return [
@@ -167,6 +102,8 @@ class _Walker:
             reduced = [self.devices[name] for name in params["axes"] if name in self.devices]
             loops = tuple(loop for loop in loops if loop not in reduced)
         results = [_value(variable.aval, loops) for variable in equation.outvars]
+        if self.counts:
+            self.count(primitive.name, operands, results[0])
 
         def evaluate(*arrays: Any) -> list[Any]:
             found = primitive.bind(*arrays, **primitive.get_bind_params(params))
@@ -184,6 +121,30 @@ class _Walker:
         )
         return results
 
+    def count(self, name: str, operands: list[Value], result: Value) -> None:
+        """Note what is known of a scalar by the number of the iteration."""
+        loops = [self.counts[value][0] for value in operands if value in self.counts]
+        if not loops or result.shape:
+            return
+        numbers = [
+            value.constant if value not in self.counts else self.counts[value][1] for value in operands
+        ]
+        if (found := computed(name, numbers)) is not None:
+            self.counts[result] = loops[-1], found
+
+    def indexed(self, equation: Any, operands: list[Value], loops: tuple[Loop, ...]) -> list[Value] | None:
+        """What an iteration reads of an array by its own number, as if it were scanned; else None."""
+        array, start = operands[0], self.counts.get(operands[1])
+        result = _value(equation.outvars[0].aval, loops)
+        if start is None or not loops or start[0] is not loops[-1] or loops[-1] in array.loops:
+            return None
+        is_row = result.shape == (1, *array.shape[1:]) and array.shape[:1] == (loops[-1].length,)
+        if not is_row or not np.array_equal(start[1], np.arange(loops[-1].length)):
+            return None
+        inside = Value(array.shape[1:], array.dtype, loops)
+        self.emit("scan_x", (array,), inside, equation, loop=loops[-1])
+        return [self.emit("expand_dims", (inside,), result, equation, dimensions=(0,))]
+
     def emit(
         self, name: str, operands: tuple[Value, ...], result: Value, equation: Any, **params: Any
     ) -> Value:
@@ -197,6 +158,11 @@ class _Walker:
         loop = Loop(params["length"], is_ordered=num_carry > 0)
         constants, initial, scanned = _parts(operands, num_constants, num_carry)
         carry = [self.emit("link_init", (value,), _value(value, loops), equation) for value in initial]
+        for number, (value, start) in enumerate(zip(carry, initial, strict=True)):
+            is_zero = start.constant is not None and not start.shape and start.constant == 0
+            # Backwards, the first iteration has the last of what is scanned.
+            if is_zero and not params["reverse"] and counting(params["jaxpr"], num_constants, number):
+                self.counts[value] = loop, np.arange(loop.length)
         inside = [Value(value.shape[1:], value.dtype, (*loops, loop)) for value in scanned]
         for value, one in zip(scanned, inside, strict=True):
             self.emit("scan_x", (value,), one, equation, loop=loop)
@@ -248,28 +214,9 @@ def _shared(spec: Any, mesh: dict[str, Loop]) -> tuple[tuple[Loop, ...], ...]:
     return tuple(tuple(mesh[name] for name in each) for each in names)
 
 
-def _distinct(shape: tuple[int, ...]) -> np.ndarray:
-    return np.arange(1, 1 + np.prod(shape, dtype=np.int64)).reshape(shape)
-
-
 def _parts(values: list[Value], *counts: int) -> list[list[Value]]:
     parts, start = [], 0
     for count in counts:
         parts.append(values[start : start + count])
         start += count
     return [*parts, values[start:]]
-
-
-def live(equations: list[Equation], outputs: list[Value]) -> list[Equation]:
-    """The equations that an output depends on; links make it a fixpoint."""
-    needed = dict.fromkeys(outputs)
-    count = -1
-    while count != len(needed):
-        count = len(needed)
-        for equation in reversed(equations):
-            if any(value in needed for value in equation.results):
-                needed.update(dict.fromkeys(equation.operands))
-    live = [equation for equation in equations if any(value in needed for value in equation.results)]
-    for equation in live:
-        equation.is_used = tuple(value in needed for value in equation.results)
-    return live

@@ -1,6 +1,6 @@
 """Where an array is read in parts, and how that passes backwards through an equation.
 
-An axis of length outer · count · inner, read as three nested indices, has the middle one as a *digit*.
+An axis of length outer · middle · inner, read as three nested indices, has the middle one as a *digit*.
 A slice `z[2:4]` takes two values of a digit with outer = inner = 1, the steps `z[1::2]` take one value of a
 digit with inner = 1, and `z.reshape(3, heads, channels)[0]` takes one with inner = heads · channels. What is
 read of a result in this way can as well be computed from the same parts of the operands.
@@ -29,7 +29,7 @@ class Digit(NamedTuple):
 
     axis: int
     outer: int
-    count: int
+    middle: int
     inner: int
 
     def taken(self, shape: tuple[int, ...], length: int) -> tuple[int, ...]:
@@ -124,7 +124,7 @@ def _reshaped(equation: Equation, digit: Digit) -> Digit | None:
             head = math.prod(before[other] for other in old if other < axis)
             tail = math.prod(before[other] for other in old if other > axis)
             if not outer % head and not inner % tail:
-                found = Digit(axis, outer // head, digit.count, inner // tail)
-                if found.outer * found.count * found.inner == before[axis]:
+                found = Digit(axis, outer // head, digit.middle, inner // tail)
+                if found.outer * found.middle * found.inner == before[axis]:
                     return found
     return None

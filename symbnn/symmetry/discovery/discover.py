@@ -3,7 +3,8 @@
 Shapes are enough. One pass each, and again from 2 where the slices of a leaf turn out to be rescaled around
 different shifts, with that leaf whole:
 
-1. `program`: the traced function as plain equations; `simplify`: odd functions in the form that rules know.
+1. `program`: the traced function as plain equations; `simplify`: odd functions in the form that rules know;
+   `selection`, by `ties`: choices of the largest by their scores instead of their numbers.
 2. `unstack`, by `digits`: leaves that hold several layers are taken apart into slices.
 3. `known_values`: values that hold one number everywhere.
 4. `permutations`, by `rules` and `axis_words`: every axis of every value gets a word of atoms; atoms that
@@ -41,6 +42,7 @@ from symbnn.symmetry.discovery.known_values import find_known_values
 from symbnn.symmetry.discovery.permutations import find_permutations
 from symbnn.symmetry.discovery.redundancy import Generators, remove_redundant
 from symbnn.symmetry.discovery.roles import find_roles
+from symbnn.symmetry.discovery.selection import reveal_choices
 from symbnn.symmetry.discovery.simplify import simplify
 from symbnn.symmetry.discovery.unknowns import number_unknowns, unknown_numbers
 from symbnn.symmetry.program import Program, Value, flatten
@@ -74,7 +76,7 @@ def discover(
             the weights behind them (`fold_gains`). They allow for more, and do not move themselves.
     """
     program, leaves = trace(apply, params, *inputs)
-    program = simplify(program)
+    program = reveal_choices(simplify(program), leaves)
     held = {} if held is None else dict(held)
     for name in held:
         lookup(leaves, name, "leaf")

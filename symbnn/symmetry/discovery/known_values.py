@@ -82,6 +82,25 @@ def uniform_axes(array: np.ndarray) -> tuple[bool, ...]:
     )
 
 
+def equal_runs(array: np.ndarray, axis: int) -> list[int]:
+    """Lengths of the runs of neighbours along an axis that are equal: a mask with blocks has few."""
+    moved = np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
+    borders = np.flatnonzero((moved[1:] != moved[:-1]).any(1)) + 1
+    return np.diff([0, *borders, len(moved)]).tolist()
+
+
+def period(array: np.ndarray, axis: int) -> int:
+    """After how many positions an array repeats along an axis; its length where it does not."""
+    moved = np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
+    length = len(moved)
+    again = [step for step in range(1, length // 2 + 1) if length % step == 0]
+    # The first row is compared before the rest: most arrays are told by it.
+    return next(
+        (step for step in again if (moved[0] == moved[step]).all() and (moved[step:] == moved[:-step]).all()),
+        length,
+    )
+
+
 def _result(equation: Equation, known: dict[Value, float]) -> float | None:
     name = equation.primitive
     if name in ("link", "link_init") or not equation.operands:

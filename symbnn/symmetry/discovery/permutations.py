@@ -6,8 +6,10 @@ a value by permuting every atom of every axis. Inputs and outputs are pinned, he
 
 from typing import Any, NamedTuple
 
-from symbnn.symmetry.discovery.axis_words import Cause, fresh, pin, resolve, unify
-from symbnn.symmetry.discovery.known_values import uniform_axes
+import numpy as np
+
+from symbnn.symmetry.discovery.axis_words import MAX_SEGMENTS, Cause, fresh, pin, resolve, unify
+from symbnn.symmetry.discovery.known_values import equal_runs, period, uniform_axes
 from symbnn.symmetry.discovery.rules import RULES
 from symbnn.symmetry.discovery.rules.base import AxisMap, Layout, Span, Variable, layout
 from symbnn.symmetry.program import Equation, Loop, Program, Value
@@ -141,11 +143,23 @@ def _words(permutations: Permutations, value: Value, equation: Equation | None =
     if value not in permutations.words:
         words = tuple(fresh(size) for size in value.shape)
         if value.constant is not None:
-            for word, is_uniform in zip(words, uniform_axes(value.constant), strict=True):
-                if not is_uniform:
-                    pin(word, Cause("meets a constant that differs along it", *_place(equation), value))
+            cause = Cause("meets a constant that differs along it", *_place(equation), value)
+            is_uniform = uniform_axes(value.constant)
+            words = tuple(
+                word if is_uniform[axis] else _constant_word(value.constant, axis, cause)
+                for axis, word in enumerate(words)
+            )
         permutations.words[value] = words
     return permutations.words[value]
+
+
+def _constant_word(array: np.ndarray, axis: int, cause: Cause) -> Word:
+    """Positions where a constant is equal may be relabelled, if they are neighbours or repeat in turn."""
+    size, runs = array.shape[axis], equal_runs(array, axis)
+    if len(runs) < min(size, MAX_SEGMENTS):
+        return (Segments(tuple(map(fresh, runs))),)
+    step = period(array, axis)
+    return (*fresh(size // step), *fresh(step, (cause,)))
 
 
 def _place(equation: Equation | None) -> tuple[str, Any]:

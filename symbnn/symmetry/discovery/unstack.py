@@ -146,7 +146,7 @@ def _traced_back(
                 ranges |= dict.fromkeys(found.ranges)
             elif not _passes(equation, digits):
                 return None
-    tiles = _tiles(list(ranges), first.digit.count) if first else None
+    tiles = _tiles(list(ranges), first.digit.middle) if first else None
     return None if tiles is None else _Piece(digits, tiles, tuple(ranges))
 
 
@@ -193,7 +193,7 @@ def _part(value: Value, digit: Digit, one: Range) -> Value:
     if value.constant is None:
         return Value(shape, value.dtype, value.loops)
     before, after = value.shape[: digit.axis], value.shape[digit.axis + 1 :]
-    nested = value.constant.reshape(*before, digit.outer, digit.count, digit.inner, *after)
+    nested = value.constant.reshape(*before, digit.outer, digit.middle, digit.inner, *after)
     positions = range(one.start, one.start + one.length)
     return constant(nested.take(positions, axis=digit.axis + 1).reshape(shape))
 
@@ -227,7 +227,7 @@ def _joined(name: str, leaves: Mapping[str, Leaf], parts: Mapping[str, Cutting])
     digit, labels = parts[name]
     inner = [_joined(label, leaves, parts) for label in labels]
     slices = Slices(tuple(leaf.axes for leaf in inner), digit.axis, digit.outer)
-    shape = digit.taken(inner[0].shape, digit.count)
+    shape = digit.taken(inner[0].shape, digit.middle)
     words = ((slices,), *((Factor(size),) for size in shape[1:]))
     shift = next(iter(_shifts(inner)), 0.0)
     return Leaf(name, shape, words, shift, any(leaf.is_statistic for leaf in inner))

@@ -184,6 +184,11 @@ def even_times_odd(xp, u, p):
     return xp.maximum(u[:, ::2] * u[:, 1::2], 0) @ p["m"][:3]
 
 
+def largest(xp, scores):
+    """One where the first of the largest is, as of `jax.nn.one_hot`."""
+    return (xp.argmax(scores, -1)[:, None] == xp.arange(HIDDEN)).astype(scores.dtype)
+
+
 SENT = np.array([1, 1, 0], np.int32)
 # What networks of later kinds are made of. What is read in parts is taken apart.
 OPS |= {
@@ -214,6 +219,13 @@ OPS |= {
     "pairs and all": lambda xp, h, p: paired(xp, h.reshape(BATCH, 3, 2)) + h,
     "even and odd": lambda xp, h, p: xp.concatenate([h[:, ::2], -h[:, 1::2]], -1),
     "every third": lambda xp, h, p: xp.concatenate([h[:, ::3], h[:, 1::3], xp.tanh(h[:, 2::3])], -1),
+    # The largest, where it is one and where it may be many.
+    "largest kept": lambda xp, h, p: h * largest(xp, h),
+    "largest of scores": lambda xp, h, p: h * largest(xp, h @ p["m"] + p["v"]),
+    "largest of scores alone": lambda xp, h, p: h * largest(xp, h @ p["m"]),
+    "largest of scores cut off": lambda xp, h, p: h * largest(xp, xp.maximum(h @ p["m"] + p["v"], 0)),
+    "row of the largest": lambda xp, h, p: h * p["m"][xp.argmax(softmax(xp, h @ p["m"] + p["w"]), -1)],
+    "row of the nearest": lambda xp, h, p: p["m"][xp.argmin(((h[:, None] - p["m"]) ** 2).sum(-1), -1)],
     "columns of layers": lambda xp, h, p: xp.tanh(h @ p["up"][:, :, 0].T) @ p["down"][:, 0],
 }
 

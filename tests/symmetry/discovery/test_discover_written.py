@@ -169,6 +169,143 @@ NETWORKS |= {
 }
 
 
+# Layers that a loop reads by its counter.
+LAYERS = {"up": (3, 4, 6), "down": (3, 6, 4)}
+
+
+def looped(index, other=lambda w, i: w[i]):
+    def layer(p, i, h):
+        return h + jax.nn.relu(h @ index(p["up"], i)) @ other(p["down"], i)
+
+    return lambda p, x: lax.fori_loop(0, 3, lambda i, h: layer(p, i, h), x)
+
+
+LOOPS = {
+    "layers of a loop": (looped(lambda w, i: w[i]), [(6, (3,), 1, 0)]),
+    "layers of a loop, one ahead": (looped(lambda w, i: w[i], lambda w, i: w[i - 1]), [(6, (), 1, 0)]),
+    "layers of a loop, every second": (looped(lambda w, i: w[i // 2]), [(6, (), 1, 0)]),
+    "the first layer of a loop": (looped(lambda w, i: w[0]), [(6, (), 1, 0)]),
+}
+NETWORKS |= {name: (apply, LAYERS, (ROWS, WIDTH), expected) for name, (apply, expected) in LOOPS.items()}
+
+
+@network([(6, (), 1, 0)], **LAYERS)
+def layers_scanned_backwards_and_counted(p, x):
+    """The counter goes up while the scanned layers come down."""
+
+    def layer(carry, up):
+        h, i = carry
+        return (h + jax.nn.relu(h @ up) @ p["down"][i], i + 1), None
+
+    return lax.scan(layer, (x, 0), p["up"], reverse=True)[0][0]
+
+
+# Experts that are chosen. Scores that may be equal, as those of dead units are, leave experts numbered.
+EXPERTS = {"up": (3, 4, 6), "down": (3, 6, 2), "route": (4, 3), "prior": (3,), "gain": (4,), "shift": (4,)}
+CHOSEN, NUMBERED = [(3, (), 0, 0), (6, (3,), 1, 0)], [(6, (3,), 1, 0)]
+
+
+def all_experts(p, x):
+    hidden = jax.nn.relu(jnp.einsum("bi,eih->ebh", x, p["up"]))
+    return jnp.einsum("ebh,eho->beo", hidden, p["down"])
+
+
+def best_expert(score, weight=lambda scores: jax.nn.softmax(scores)):
+    """Top-1 routing by a one-hot vector."""
+
+    def apply(p, x):
+        scores = score(p, x)
+        chosen = jax.nn.one_hot(jnp.argmax(scores, -1), 3)
+        return jnp.einsum("be,be,beo->bo", weight(scores), chosen, all_experts(p, x))
+
+    return apply
+
+
+def normed(p, x):
+    centred = x - x.mean(-1, keepdims=True)
+    return centred * lax.rsqrt(x.var(-1, keepdims=True) + 1e-5) * p["gain"] + p["shift"]
+
+
+def two_experts(p, x):
+    weights, chosen = lax.top_k(jax.nn.softmax(x @ p["route"] + p["prior"]), 2)
+    mixed = (jax.nn.one_hot(chosen, 3) * weights[..., None]).sum(1)
+    return jnp.einsum("be,beo->bo", mixed, all_experts(p, x))
+
+
+def gathered_experts(p, x):
+    chosen = jnp.argmax(x @ p["route"] + p["prior"], -1)
+    hidden = jax.nn.relu(jnp.einsum("bi,bih->bh", x, p["up"][chosen]))
+    return jnp.einsum("bh,bho->bo", hidden, p["down"][chosen])
+
+
+def experts_chosen_by_position(p, x):
+    chosen = jax.nn.one_hot(jnp.argmax(x @ p["route"] + p["prior"] + jnp.arange(3.0), -1), 3)
+    return jnp.einsum("be,beo->bo", chosen, all_experts(p, x))
+
+
+def next_expert(p, x):
+    chosen = jax.nn.one_hot((jnp.argmax(x @ p["route"] + p["prior"], -1) + 1) % 3, 3)
+    return jnp.einsum("be,beo->bo", chosen, all_experts(p, x))
+
+
+CHOICES = {
+    "expert by a one-hot vector": (best_expert(lambda p, x: x @ p["route"] + p["prior"]), CHOSEN),
+    "expert by softmax": (best_expert(lambda p, x: jax.nn.softmax(x @ p["route"] + p["prior"])), CHOSEN),
+    "expert behind a norm": (best_expert(lambda p, x: normed(p, x) @ p["route"]), CHOSEN),
+    "two experts": (two_experts, CHOSEN),
+    "experts gathered": (gathered_experts, [(3, (), 0, 0), (6, (), 1, 0)]),
+    "expert by data that may be zero": (best_expert(lambda p, x: x @ p["route"]), NUMBERED),
+    "expert behind a relu": (best_expert(lambda p, x: jax.nn.relu(normed(p, x)) @ p["route"]), NUMBERED),
+    "expert by scores cut off": (
+        best_expert(lambda p, x: jax.nn.relu(x @ p["route"] + p["prior"])),
+        NUMBERED,
+    ),
+    "expert by equal scores": (
+        best_expert(lambda p, x: jnp.tile(normed(p, x).sum(-1, keepdims=True) + 1, (1, 3))),
+        NUMBERED,
+    ),
+    "expert by scores that a number cuts off": (
+        best_expert(lambda p, x: jnp.clip(x @ p["route"] + p["prior"], -1, 1)),
+        NUMBERED,
+    ),
+    "expert by position": (experts_chosen_by_position, NUMBERED),
+    "next expert": (next_expert, NUMBERED),
+}
+NETWORKS |= {name: (apply, EXPERTS, (ROWS, WIDTH), expected) for name, (apply, expected) in CHOICES.items()}
+
+
+@network([(3, (), 0, 1), (7, (), 0, 0)], encode=(4, 3), codes=(7, 3), decode=(3, 2))
+def code_book(p, x):
+    """VQ: the nearest of many codes, with a gradient that goes past it."""
+    z = x @ p["encode"]
+    nearest = jnp.argmin(jnp.square(z[:, None] - p["codes"]).sum(-1), -1)
+    return (z + lax.stop_gradient(p["codes"][nearest] - z)) @ p["decode"]
+
+
+# Masks with equal rows (MADE). What differs between the blocks keeps them apart.
+NUMBER = np.arange(4)
+
+
+def masked(degrees, bend=jax.nn.relu):
+    before = np.float32(NUMBER[:, None] <= degrees)
+    after = np.float32(degrees[:, None] < NUMBER)
+    return lambda p, x: bend(x @ (p["into"] * before) + p["bias"]) @ (p["out"] * after)
+
+
+MASKED = {"into": (4, 6), "bias": (6,), "out": (6, 4)}
+MASKS = {
+    "masks in blocks": (masked(np.array([0, 0, 1, 1, 2, 2])), 3 * [(2, (), 1, 0)]),
+    "masks in uneven blocks": (masked(np.array([0, 0, 0, 1, 2, 2])), [(2, (), 1, 0), (3, (), 1, 0)]),
+    "masks in turn": (masked(np.array([0, 1, 2, 0, 1, 2])), [(2, (3,), 1, 0)]),
+    "masks all over": (masked(np.array([0, 1, 2, 1, 0, 2])), []),
+    "masks in blocks, added to their rest": (
+        masked(np.array([0, 0, 1, 1, 2, 2]), lambda h: h + jnp.roll(h, 1, -1)),
+        [],
+    ),
+}
+NETWORKS |= {name: (apply, MASKED, (ROWS, WIDTH), expected) for name, (apply, expected) in MASKS.items()}
+
+
 # Sums over mapped axes and over devices.
 
 

@@ -75,7 +75,9 @@ def shared_out(equation: Equation) -> AxisMap:
     whole, part = equation.operands[0], equation.results[0]
     if equation.primitive == "shard_y":
         whole, part = part, whole
-    spans, sizes, mesh = [], {}, {}
+    spans = []
+    sizes: dict[Variable, int] = {}
+    mesh: dict[Variable, None] = {}
     for axis, length in enumerate(part.shape):
         loops = equation.params["loops"][axis] if axis < len(equation.params["loops"]) else ()
         devices: tuple[Variable, ...] = tuple(("loop", loop) for loop in loops)
