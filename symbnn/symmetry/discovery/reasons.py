@@ -80,12 +80,15 @@ def _is_position_code(cause: Cause, permutations: Permutations) -> bool:
         return False
     reached = {cause.value}
     fixed: set[Value] = set()
+    words = permutations.words
     for equation, *_ in permutations.records:
-        if all(value in fixed or value.constant is not None for value in equation.operands):
+        # A value without words is known to hold one number.
+        rest = [value for value in equation.operands if value in words and value not in fixed]
+        if all(value.constant is not None for value in rest):
             fixed.update(equation.results)
             if not reached.isdisjoint((*equation.operands, *equation.results)):
                 reached.update(equation.results)
-    found = (atom for value in reached for word in permutations.words.get(value, ()) for atom in atoms(word))
+    found = (atom for value in reached for word in words.get(value, ()) for atom in atoms(word))
     return any(INPUT in atom.causes for atom in found)
 
 
