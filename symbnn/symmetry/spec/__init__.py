@@ -1,6 +1,6 @@
 """The description of a symmetry group: axes by name go in, a hashable `SymmetrySpec` comes out."""
 
-from symbnn.symmetry.spec.blocks import Piece, join, split
+from symbnn.symmetry.spec.blocks import Piece, join, split, words_by_axis
 from symbnn.symmetry.spec.from_axes import from_axes
 from symbnn.symmetry.spec.spec import (
     Factor,
@@ -39,4 +39,5 @@ __all__ = [
     "slices",
     "split",
     "word_size",
+    "words_by_axis",
 ]

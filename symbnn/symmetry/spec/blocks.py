@@ -5,6 +5,7 @@ by groups (act, matching costs, gauges) works on pieces, so no caller meets a wo
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import jax
@@ -54,6 +55,36 @@ def cut_words(axes: tuple[Word, ...], places: Sequence[slice]) -> tuple[Word, ..
     if any(word is None for word in cut):
         return None
     return (*(word for word in cut if word is not None), *axes[len(places) :])
+
+
+def words_by_axis(axes: tuple[Word, ...]) -> tuple[Word, ...]:
+    """Words of an array that is used whole although its columns are described in slices: axis by axis.
+
+    Along other axes the slices must agree on their groups, or nothing is said; slices along the first axis,
+    which are only ever used one by one, stay.
+    """
+    sliced = slices_of(axes)
+    if sliced is None:
+        return axes
+    parts = tuple(map(words_by_axis, sliced.parts))
+    if sliced.axis == 0 and sliced.outer == 1:
+        return ((replace(sliced, parts=parts),), *axes[1:])
+    words = [_common([part[axis] for part in parts]) for axis in range(len(axes))]
+    own = [part[sliced.axis] for part in parts]
+    blocks = _common([word[:1] for word in own])
+    if sliced.outer == 1:
+        words[sliced.axis] = (Segments(tuple(own)),)
+    elif word_size(blocks) == sliced.outer and blocks == own[0][:1]:
+        words[sliced.axis] = (*blocks, Segments(tuple(word[1:] or (Factor(1),) for word in own)))
+    else:
+        words[sliced.axis] = (Factor(sum(map(word_size, own))),)
+    return tuple(words)
+
+
+def _common(words: list[Word]) -> Word:
+    """The first of several words if they have the same groups; else no more than its length."""
+    groups = [[(factor.size, factor.group) for factor in atoms(word)] for word in words]
+    return words[0] if all(each == groups[0] for each in groups) else (Factor(word_size(words[0])),)
 
 
 def _cut_slices(sliced: Slices, axes: tuple[Word, ...], places: list[slice]) -> tuple[Word, ...] | None:
