@@ -224,6 +224,7 @@ OPS |= {
     "largest of scores": lambda xp, h, p: h * largest(xp, h @ p["m"] + p["v"]),
     "largest of scores alone": lambda xp, h, p: h * largest(xp, h @ p["m"]),
     "largest of scores cut off": lambda xp, h, p: h * largest(xp, xp.maximum(h @ p["m"] + p["v"], 0)),
+    "largest of signs": lambda xp, h, p: h * largest(xp, xp.sign(h @ p["m"] + p["v"])),
     "row of the largest": lambda xp, h, p: h * p["m"][xp.argmax(softmax(xp, h @ p["m"] + p["w"]), -1)],
     "row of the nearest": lambda xp, h, p: p["m"][xp.argmin(((h[:, None] - p["m"]) ** 2).sum(-1), -1)],
     "columns of layers": lambda xp, h, p: xp.tanh(h @ p["up"][:, :, 0].T) @ p["down"][:, 0],
