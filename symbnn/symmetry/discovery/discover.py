@@ -3,8 +3,9 @@
 Shapes are enough. One pass each, and again from 2 where the slices of a leaf turn out to be rescaled around
 different shifts, with that leaf whole:
 
-1. `program`: the traced function as plain equations.
-2. `unstack`: leaves that hold several layers are taken apart into slices.
+1. `program`: the traced function as plain equations; `simplify`: odd functions in the form that rules know;
+   `selection`, by `ties`: choices of the largest by their scores instead of their numbers.
+2. `unstack`, by `digits`: leaves that hold several layers are taken apart into slices.
 3. `known_values`: values that hold one number everywhere.
 4. `permutations`, by `rules` and `axis_words`: every axis of every value gets a word of atoms; atoms that
    must be relabelled together become one class. Classes that stay free are permutation groups.
@@ -41,6 +42,8 @@ from symbnn.symmetry.discovery.known_values import find_known_values
 from symbnn.symmetry.discovery.permutations import find_permutations
 from symbnn.symmetry.discovery.redundancy import Generators, remove_redundant
 from symbnn.symmetry.discovery.roles import find_roles
+from symbnn.symmetry.discovery.selection import reveal_choices
+from symbnn.symmetry.discovery.simplify import simplify
 from symbnn.symmetry.discovery.unknowns import number_unknowns, unknown_numbers
 from symbnn.symmetry.program import Program, Value, flatten
 from symbnn.symmetry.spec import SymmetrySpec
@@ -73,6 +76,7 @@ def discover(
             the weights behind them (`fold_gains`). They allow for more, and do not move themselves.
     """
     program, leaves = trace(apply, params, *inputs)
+    program = reveal_choices(simplify(program), leaves)
     held = {} if held is None else dict(held)
     for name in held:
         lookup(leaves, name, "leaf")
@@ -118,7 +122,7 @@ def _find(program: Program, names: dict[str, Value], eval_only: bool, held: dict
     shifts = find_shifts(program, leaves, known)
     shifted = dict.fromkeys(number for value in shifts for number in unknown_numbers(unknowns.words[value]))
     roles = find_roles(unknowns, num_of_leaves, program.inputs[len(names) :], shifted)
-    generators = []
+    generators, missing = [], []
     for modulus in (None, 2):
         system = find_exponents(
             unknowns, known, roles, shifts, signs=modulus is not None, eval_only=eval_only
@@ -126,9 +130,14 @@ def _find(program: Program, names: dict[str, Value], eval_only: bool, held: dict
         forms = [system.reduce({unknown: Fraction(1)}) for unknown in range(num_of_leaves)]
         found = Generators.from_forms(unknowns.atoms, forms, roles.ranks)
         generators.append(remove_redundant(found, over, words, modulus=modulus))
+        # Of several equations the first is named, so it comes last.
+        bent = reversed(system.zeroed.items())
+        missing.append({unknowns.atoms[unknown]: equation for unknown, equation in bent})
     scales, signs = generators
     kinds = find_kinds(unknowns, known, shifts, over, scales, signs)
-    return Found(names, used, held, permutations, unknowns, roles, shifts, over, scales, signs, kinds)
+    return Found(
+        names, used, held, permutations, unknowns, roles, shifts, over, scales, signs, kinds, tuple(missing)
+    )
 
 
 def _refuse_other_leaves(names: list[str], params: Params) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from symbnn import tree
 from symbnn.names import lookup
-from symbnn.symmetry.spec.words import Word, atoms, pieces, slices, word_size
+from symbnn.symmetry.spec.words import Word, atoms, pieces, slices, slices_of, word_size
 from symbnn.types import Params
 
 Role = Literal["produces", "consumes", "both"]
@@ -99,6 +99,15 @@ class Pin:
 
 
 @dataclass(frozen=True)
+class Missing:
+    """Why a group has no scale, or no sign: for `explain`, as `Pin` is."""
+
+    group: str
+    kind: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class SymmetrySpec:
     """All symmetries of a network. Groups come after every group that they vary over."""
 
@@ -107,6 +116,7 @@ class SymmetrySpec:
     indices: tuple[Index, ...] = ()
     pins: tuple[Pin, ...] = field(default=(), compare=False)
     notes: tuple[str, ...] = field(default=(), compare=False)
+    missing: tuple[Missing, ...] = field(default=(), compare=False)
     held: tuple[str, ...] = ()
     """Leaves that must keep the number they hold, or there are fewer symmetries: folded gains."""
 
@@ -121,10 +131,10 @@ class SymmetrySpec:
             _check_kind(group, self.groups)
             seen[group.name] = group.size
         for leaf in self.leaves:
-            shapes = [tuple(map(word_size, words)) for words in (leaf.axes, *slices(leaf.axes))]
-            if shapes[0] != leaf.shape or any(shape[1:] != leaf.shape[1:] for shape in shapes):
+            described = tuple(map(word_size, leaf.axes))
+            if described != leaf.shape or not _is_tiled(leaf.axes):
                 raise ValueError(
-                    f"leaf {leaf.name!r} has shape {leaf.shape}; its words {leaf.axes} describe {shapes[0]}"
+                    f"leaf {leaf.name!r} has shape {leaf.shape}; its words {leaf.axes} describe {described}"
                 )
             for axis, factor in leaf.factors():
                 if factor.group is not None and (size := seen.get(factor.group)) != factor.size:
@@ -156,6 +166,21 @@ class SymmetrySpec:
         from symbnn.symmetry.spec.explain import explain
 
         return explain(self)
+
+
+def _is_tiled(axes: tuple[Word, ...]) -> bool:
+    """Whether the slices of an array, if it has any, make up the whole."""
+    sliced = slices_of(axes)
+    if sliced is None:
+        return True
+    axis, shape = sliced.axis, tuple(map(word_size, axes))
+    shapes = [tuple(map(word_size, part)) for part in sliced.parts]
+    return (
+        sum(part[axis] for part in shapes) == shape[axis]
+        and all((*part[:axis], *part[axis + 1 :]) == (*shape[:axis], *shape[axis + 1 :]) for part in shapes)
+        and all(part[axis] % sliced.outer == 0 for part in shapes)
+        and all(map(_is_tiled, sliced.parts))
+    )
 
 
 def _check_kind(group: Group, groups: tuple[Group, ...]) -> None:

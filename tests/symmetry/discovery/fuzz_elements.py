@@ -8,7 +8,7 @@ import numpy as np
 import scipy.linalg
 
 from symbnn import symmetry
-from symbnn.symmetry.spec import Segments, slices, word_size
+from symbnn.symmetry.spec import Segments, Slices, word_size
 from tests.symmetry.discovery.fuzz_programs import BATCH, INPUTS, SHAPES, WEIGHTS, program
 
 
@@ -27,12 +27,26 @@ def ways(word, path=()):
 
 def act_by_formula(spec, permutations, factors, leaf, array):
     """new[i, j] = s[i, j]^e · old[ρ(i), π[i](j)], one element at a time, slice by slice."""
-    described = slices(leaf.axes)
-    if described == (leaf.axes,):
-        return act_on_slice(spec, permutations, factors, leaf.shift, leaf.axes, array)
-    ends = np.cumsum([word_size(words[0]) for words in described])
-    pairs = zip(described, np.split(array, ends[:-1]), strict=True)
-    return np.concatenate([act_on_slice(spec, permutations, factors, leaf.shift, *pair) for pair in pairs])
+
+    def act_on(words, part):
+        return act_on_slice(spec, permutations, factors, leaf.shift, words, part)
+
+    return slice_by_slice(act_on, leaf.axes, array)
+
+
+def slice_by_slice(change, axes, array):
+    """Every slice changed by itself; where there are none, the whole."""
+    first = axes[0][0] if axes and axes[0] else None
+    if not isinstance(first, Slices):
+        return change(axes, array)
+    new, start, block = np.empty_like(array), 0, array.shape[first.axis] // first.outer
+    for words in first.parts:
+        length = word_size(words[first.axis]) // first.outer
+        places = [block * number + start + n for number in range(first.outer) for n in range(length)]
+        here = (*[slice(None)] * first.axis, places)
+        new[here] = slice_by_slice(change, words, array[here])
+        start += length
+    return new
 
 
 def act_on_slice(spec, permutations, factors, shift, words, array):
@@ -62,12 +76,7 @@ def act_on_slice(spec, permutations, factors, shift, words, array):
 
 def mix_by_formula(spec, matrices, leaf, array):
     """new[i, a] = Σ_b M[i][a, b] · old[i, b] on vectors, M^-T on duals, one element at a time."""
-    described = slices(leaf.axes)
-    if described == (leaf.axes,):
-        return mix_slice(spec, matrices, leaf.axes, array)
-    ends = np.cumsum([word_size(words[0]) for words in described])
-    pairs = zip(described, np.split(array, ends[:-1]), strict=True)
-    return np.concatenate([mix_slice(spec, matrices, *pair) for pair in pairs])
+    return slice_by_slice(lambda words, part: mix_slice(spec, matrices, words, part), leaf.axes, array)
 
 
 def mix_slice(spec, matrices, words, array):

@@ -140,6 +140,97 @@ OPS = {
 }
 
 
+def scattered(xp, h, rows):
+    """Rows added up by where they are sent."""
+    if xp is np:
+        total = np.zeros_like(h)
+        np.add.at(total, rows, h)
+        return total
+    return jnp.zeros_like(h).at[rows].add(h)
+
+
+def largest_sent(xp, h, rows, start):
+    if xp is np:
+        total = np.full_like(h, start)
+        np.maximum.at(total, rows, h)
+        return total
+    return jnp.full_like(h, start).at[rows].max(h)
+
+
+def ragged(xp, h, weights):
+    """A matrix for the first row, another for the other two."""
+    if xp is np:
+        return np.concatenate([h[:1] @ weights[0], h[1:] @ weights[1]])
+    return lax.ragged_dot(h, weights[:2], jnp.array([1, BATCH - 1], jnp.int32))
+
+
+def spread(xp, h):
+    """Less the mean over a mapped axis."""
+    if xp is np:
+        return h - h.mean(0)
+    return jax.vmap(lambda row: row - lax.pmean(row, "batch"), axis_name="batch")(h)
+
+
+def paired(xp, u):
+    """Two units at a time, one bent and one not."""
+    return xp.concatenate([u[..., 0], xp.maximum(u[..., 1], 0)], -1)
+
+
+def gated(xp, u, p):
+    return u[..., 0] * xp.tanh(u[..., 1]) @ p["down"][0][:2]
+
+
+def even_times_odd(xp, u, p):
+    return xp.maximum(u[:, ::2] * u[:, 1::2], 0) @ p["m"][:3]
+
+
+def largest(xp, scores):
+    """One where the first of the largest is, as of `jax.nn.one_hot`."""
+    return (xp.argmax(scores, -1)[:, None] == xp.arange(HIDDEN)).astype(scores.dtype)
+
+
+SENT = np.array([1, 1, 0], np.int32)
+# What networks of later kinds are made of. What is read in parts is taken apart.
+OPS |= {
+    "fourier of rows": lambda xp, h, p: xp.fft.fft(h, axis=0).real,
+    "fourier of units": lambda xp, h, p: xp.fft.fft(h, axis=-1).real,
+    "complex": lambda xp, h, p: ((h + 1j * (h @ p["m"])) * (2 + 0j)).imag,
+    "complex offset": lambda xp, h, p: (1j * h + 1).imag + (1j * h + 1).real,
+    "messages": lambda xp, h, p: scattered(xp, h, SENT),
+    "messages and one": lambda xp, h, p: scattered(xp, h, SENT) + 1,
+    "largest message": lambda xp, h, p: xp.maximum(largest_sent(xp, h, SENT, -np.inf), 0),
+    "largest message or one": lambda xp, h, p: largest_sent(xp, h, SENT, 1.0),
+    "ragged": lambda xp, h, p: xp.maximum(ragged(xp, h, p["up"]), 0) @ p["down"][0],
+    "ragged twice": lambda xp, h, p: ragged(xp, xp.maximum(ragged(xp, h, p["up"]), 0), p["down"]),
+    "mean over the batch": lambda xp, h, p: spread(xp, h),
+    "hard tanh": lambda xp, h, p: xp.where(h > 1, 1.0, xp.where(h < -1, -1.0, h)),
+    "uneven clip": lambda xp, h, p: xp.clip(h, -1, 2),
+    "uneven steps": lambda xp, h, p: xp.where(h > 1, 1.0, xp.where(h < -2, -2.0, h)),
+    "conjugates": lambda xp, h, p: (1 + h) * (1 - h),
+    "uneven conjugates": lambda xp, h, p: (1 + h) * (2 - h),
+    "third root": lambda xp, h, p: xp.abs(h) ** 0.3333333,
+    "interleaved": lambda xp, h, p: even_times_odd(xp, h @ p["m"], p),
+    "gates side by side": lambda xp, h, p: gated(xp, (h @ p["up"][0]).reshape(BATCH, 2, 2), p),
+    "gates in halves": lambda xp, h, p: gated(
+        xp, xp.swapaxes((h @ p["up"][0]).reshape(BATCH, 2, 2), 1, 2), p
+    ),
+    "pairs of units": lambda xp, h, p: paired(xp, h.reshape(BATCH, 3, 2)),
+    "halves of units": lambda xp, h, p: paired(xp, xp.swapaxes(h.reshape(BATCH, 2, 3), 1, 2)),
+    "pairs and all": lambda xp, h, p: paired(xp, h.reshape(BATCH, 3, 2)) + h,
+    "even and odd": lambda xp, h, p: xp.concatenate([h[:, ::2], -h[:, 1::2]], -1),
+    "every third": lambda xp, h, p: xp.concatenate([h[:, ::3], h[:, 1::3], xp.tanh(h[:, 2::3])], -1),
+    # The largest, where it is one and where it may be many.
+    "largest kept": lambda xp, h, p: h * largest(xp, h),
+    "largest of scores": lambda xp, h, p: h * largest(xp, h @ p["m"] + p["v"]),
+    "largest of scores alone": lambda xp, h, p: h * largest(xp, h @ p["m"]),
+    "largest of scores cut off": lambda xp, h, p: h * largest(xp, xp.maximum(h @ p["m"] + p["v"], 0)),
+    "largest of signs": lambda xp, h, p: h * largest(xp, xp.sign(h @ p["m"] + p["v"])),
+    "row of the largest": lambda xp, h, p: h * p["m"][xp.argmax(softmax(xp, h @ p["m"] + p["w"]), -1)],
+    "row of the nearest": lambda xp, h, p: p["m"][xp.argmin(((h[:, None] - p["m"]) ** 2).sum(-1), -1)],
+    "columns of layers": lambda xp, h, p: xp.tanh(h @ p["up"][:, :, 0].T) @ p["down"][:, 0],
+}
+
+
 def along(u, numbers):
     """Three numbers along the first axis."""
     return np.asarray(numbers, u.dtype).reshape(EXPERTS, *[1] * (u.ndim - 1))
