@@ -29,7 +29,8 @@ class Aligned(NamedTuple):
     reference: Params
     """The network, or mean of networks, that the samples were aligned to."""
     objective: np.ndarray
-    """Agreement with the reference, `(rounds, samples)`; its sum over samples never falls."""
+    """Agreement with the reference, `(rounds, samples)`; its sum over samples never falls. Where invertible
+    matrices mix units it is that of the balanced networks."""
     converged: np.ndarray
     """Which samples could not be improved any more within the given number of rounds."""
     num_chains: int | None = None
