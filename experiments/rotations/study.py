@@ -195,7 +195,8 @@ def _present(run: Run, config: Rotations, problem: Problem, lines: Any, control:
     copies = Table(
         f"Loss of the mean of {config.num_copies} copies of one network, minus its own",
         list(MOVES),
-        [Row.of(name, each.values(), 5) for name, each in control.items()],
+        # Losses of two nats are sums in float32, good to 1e-6.
+        [Row.of(name, (round(value, 5) for value in each.values()), 5) for name, each in control.items()],
     )
     drawn = figures.lines(
         np.linspace(0.0, 1.0, config.num_points), {name: each["loss"] for name, each in lines.items()}

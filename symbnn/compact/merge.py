@@ -197,10 +197,11 @@ def _aligned(
 
 def _folding(model: Model, several: Sequence[Samples], inputs: Any) -> Folding | None:
     """How gains are folded away, where that lets matrices mix units; None if not, or if one is zero."""
-    if inputs is None and model.input_shape is None:
-        return None
-    example = jax.ShapeDtypeStruct((2, *model.input_shape), jnp.float32) if inputs is None else inputs
-    given = example if isinstance(example, tuple) else (example,)
+    given = inputs if isinstance(inputs, tuple) else (inputs,)
+    if inputs is None:
+        if model.input_shape is None:
+            return None
+        given = (jax.ShapeDtypeStruct((2, *model.input_shape), jnp.float32),)
     found = find_folding(model.apply, tree.take(several[0], 0), *given)
     is_foldable = found.numbers and found.spec == model.spec
     return found if is_foldable and not any(refusal(found, some) for some in several) else None
