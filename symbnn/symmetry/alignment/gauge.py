@@ -8,6 +8,7 @@ least mass (`gauges.mixing`), is matched there, by an element q_s, and then goes
 
 The line between the reference and the result is then that between b_r r and q_s b_s x_s, moved as a whole:
 the functions on it are the same. Means and medoids, which are no network of the caller's, stay balanced.
+Groups of units that cannot be balanced (`CONDITION`) are matched by rotations only.
 """
 
 from functools import partial
@@ -15,6 +16,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from symbnn import tree
 from symbnn.symmetry.alignment.samples import MOVED_TOGETHER, Aligned, move
@@ -22,6 +24,10 @@ from symbnn.symmetry.gauges import balancing, mixed_groups
 from symbnn.symmetry.group import Element, act, compose, inverse
 from symbnn.symmetry.spec import SymmetrySpec
 from symbnn.types import Params, Samples
+
+CONDITION = 1e3
+"""Of balancing matrices: float32 loses three of its seven digits by them. Weights that nothing reads, as in a
+product of matrices through more units than its rank, have no least mass, and matrices of any condition."""
 
 
 class Gauge(NamedTuple):
@@ -40,7 +46,7 @@ def balanced(spec: SymmetrySpec, samples: Samples, reference: Params, *, is_own:
     if not mixed_groups(spec):
         return Gauge(samples, reference)
     alone = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], reference)
-    elements, element = _balancing(spec, samples), _balancing(spec, alone)
+    elements, element = _tame(_balancing(spec, samples), _balancing(spec, alone))
     return Gauge(
         move(spec, elements, samples),
         tree.take(move(spec, element, alone), 0),
@@ -63,6 +69,19 @@ def restored(spec: SymmetrySpec, gauge: Gauge, aligned: Aligned) -> Aligned:
         elements=elements,
         reference=act(spec, gauge.back, aligned.reference),
     )
+
+
+def _tame(*elements: Element) -> list[Element]:
+    """Without the groups of which some network has matrices that would cost float32 its digits."""
+    kept = {
+        name
+        for name in elements[0].matrices
+        if all(np.linalg.cond(np.asarray(each.matrices[name])).max() < CONDITION for each in elements)
+    }
+    return [
+        each._replace(matrices={name: value for name, value in each.matrices.items() if name in kept})
+        for each in elements
+    ]
 
 
 def _joined(spec: SymmetrySpec, back: Element | None, found: Element, first: Element) -> Element:

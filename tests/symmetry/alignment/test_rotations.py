@@ -110,12 +110,15 @@ def test_copies_mixed_by_any_matrix_become_the_reference():
     assert_close(outputs, jnp.broadcast_to(network.apply(params, x), outputs.shape), 1e-3)
 
 
-def test_weights_that_nothing_reads_do_not_spoil_the_mean():
-    """A product of rank two through five units: in three directions weights are free, and no copy has others'."""
+def test_units_that_cannot_be_balanced_are_rotated_only():
+    """A product of rank two through five units: in three directions they are free, with no least mass."""
     network, spec, params, x = found("deep linear net")
     aligned = symmetry.align(spec, mixed(spec, params, 3), reference=params)
-    mean = jax.tree.map(lambda leaf: leaf.mean(axis=0), aligned.samples)
-    assert_close(network.apply(mean, x), network.apply(params, x), 1e-3)
+    outputs = jax.vmap(network.apply, in_axes=(0, None))(aligned.samples, x)
+    assert_close(outputs, jnp.broadcast_to(network.apply(params, x), outputs.shape), 1e-5)
+    for matrices in aligned.elements.matrices.values():
+        size = matrices.shape[-1]
+        assert_close(matrices @ jnp.swapaxes(matrices, -1, -2), jnp.tile(jnp.eye(size), (3, 1, 1)), 1e-5)
 
 
 def test_copies_mixed_by_any_matrix_have_a_mean():
