@@ -16,6 +16,7 @@ from symbnn.data.base import DataError, Dataset, Part, Parts, Split, empty_part,
 from symbnn.data.catalogue import read_catalogue
 from symbnn.data.images import IMAGES, read_images
 from symbnn.data.streamed import Streamed
+from symbnn.data.text import LENGTH, TEXTS, text_parts
 
 DATA_DIR_VARIABLE = "SYMBNN_DATA_DIR"
 
@@ -32,6 +33,7 @@ def load(
     normalised: bool = False,
     test_only: bool = False,
     streamed: bool = False,
+    length: int | None = None,
 ) -> Dataset:
     """The data set `name` as arrays.
 
@@ -46,6 +48,7 @@ def load(
         normalised: Give inputs mean 0 and variance 1 per channel over the training part.
         test_only: Leave the training part empty and do not look for its files.
         streamed: Leave inputs on disk (see `Streamed`): for images by class in folders, such as ImageNet.
+        length: Characters of a sequence, of texts; 64 by default.
     """
     names.lookup(dict.fromkeys(known()), name, "data set")
     is_image = name == "digits" or name in IMAGES
@@ -53,7 +56,18 @@ def load(
         raise ValueError(f"resize and test_only apply to sets of images, which {name} is not")
     if streamed and (not is_image or flatten or normalised):
         raise ValueError("streamed=True gives images as they are; leave flatten and normalised out")
-    if name in bundled.TOYS:
+    is_text = name.startswith("text/")
+    if is_text and (flatten or normalised):
+        raise ValueError(
+            f"{name} is a text, whose characters are whole numbers; leave flatten and normalised out"
+        )
+    if not is_text and length is not None:
+        raise ValueError(f"length applies to texts, which {name} is not")
+    if is_text:
+        dataset = _text_dataset(
+            name, data_dir, num_train, num_test, seed, LENGTH if length is None else length
+        )
+    elif name in bundled.TOYS:
         dataset = bundled.toy(name, bundled.TOYS[name], num_train=num_train, num_test=num_test, seed=seed)
     elif name.startswith("uci/"):
         rows = uci.NUM_ROWS[name.removeprefix("uci/")]
@@ -72,7 +86,8 @@ def load(
 
 def known() -> list[str]:
     """Names of all data sets."""
-    return ["digits", *IMAGES, *(f"uci/{name}" for name in uci.NUM_ROWS), *bundled.TOYS]
+    tables, texts = (f"uci/{name}" for name in uci.NUM_ROWS), (f"text/{name}" for name in TEXTS)
+    return ["digits", *IMAGES, *tables, *texts, *bundled.TOYS]
 
 
 def describe() -> str:
@@ -80,6 +95,7 @@ def describe() -> str:
     lines = {"digits": "1,297 + 500 digits of 8x8 pixels, bundled"}
     lines |= {name: info.about for name, info in IMAGES.items()}
     lines |= {f"uci/{name}": f"regression, {rows:,} rows" for name, rows in uci.NUM_ROWS.items()}
+    lines |= {f"text/{name}": text.about for name, text in TEXTS.items()}
     lines |= {name: (draw.__doc__ or "").rstrip(".") for name, draw in bundled.TOYS.items()}
     width = max(map(len, lines))
     return "\n".join(f"{name:{width}}  {about}" for name, about in lines.items())
@@ -120,6 +136,21 @@ def _image_dataset(
     return Dataset(name, train, test, num_classes, tuple(test.inputs.shape[1:]))
 
 
+def _text_dataset(
+    name: str,
+    data_dir: str | Path | None,
+    num_train: int | None,
+    num_test: int | None,
+    seed: int,
+    length: int,
+) -> Dataset:
+    text = TEXTS[name.removeprefix("text/")]
+    parts = text_parts(text, _text_file(name, data_dir) if text.write is None else None, length=length)
+    train = parts.train.read(subset(parts.train, num_train, [seed, 0], "num_train"))
+    test = parts.test.read(subset(parts.test, num_test, [seed, 1], "num_test"))
+    return Dataset(name, train, test, text.num_symbols, (length,))
+
+
 def subset(part: Part, num: int | None, seed: list[int], name: str) -> np.ndarray:
     """Indices of `num` examples drawn by `seed`, or of all; `ValueError` naming the setting `name`."""
     if num is not None and not 0 < num <= part.num:
@@ -154,6 +185,19 @@ def _folders(name: str, data_dir: str | Path | None) -> Iterator[Path]:
         folder = Path(parent or ".") / name
         if parent and folder.is_dir() and any(folder.iterdir()) and not _is_catalogue(folder):
             yield folder
+
+
+def _text_file(name: str, data_dir: str | Path | None) -> Path:
+    paths = [
+        Path(parent) / f"{name}.txt" for parent in (data_dir, os.environ.get(DATA_DIR_VARIABLE)) if parent
+    ]
+    for path in paths:
+        if path.exists():
+            return path
+    raise DataError(
+        f"{name}: no file {name}.txt in data_dir ({data_dir}) or {DATA_DIR_VARIABLE} "
+        f"({os.environ.get(DATA_DIR_VARIABLE)}); put it there; there is no other source"
+    )
 
 
 def _is_catalogue(folder: Path) -> bool:

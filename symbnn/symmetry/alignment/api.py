@@ -15,9 +15,11 @@ from symbnn import chains, tree
 from symbnn.names import lookup
 from symbnn.symmetry.alignment.chain import match_chains
 from symbnn.symmetry.alignment.features import Activations, Apply, Arrays, in_units
+from symbnn.symmetry.alignment.gauge import balanced, restored
 from symbnn.symmetry.alignment.match import Matching, extract_one, match
 from symbnn.symmetry.alignment.means import mean_features
 from symbnn.symmetry.alignment.methods import METHODS, Way, features_of, way_of
+from symbnn.symmetry.alignment.passes import in_passes
 from symbnn.symmetry.alignment.precision import match_by_precision
 from symbnn.symmetry.alignment.reference import medoid, reference_params
 from symbnn.symmetry.alignment.samples import Aligned, check_samples, move, stacked_elements
@@ -53,9 +55,10 @@ def align(
     """Relabel the hidden units of every sample so that they fit the reference; predictions do not change.
 
     Where the network is odd in a unit (tanh), the unit is also turned the right way round. Units that it only
-    uses linearly (`Group.kind`) are rotated onto those of the reference; where any invertible matrix may mix
-    them, rotations are all that is left once every network has been through `balance`, so do that first.
-    Activations and precisions belong to single units: with those, units are relabelled and flipped only.
+    uses linearly (`Group.kind`) are mixed by the rotation, or by the invertible matrix, that fits them to
+    those of the reference (`gauge`). Activations and precisions belong to single units: such units, and heads
+    of them, are matched by plain weights. Scales of single units are left as they are; `balance` or
+    `normalise` removes them before.
 
     Args:
         spec: The network's symmetries.
@@ -88,19 +91,38 @@ def align(
         raise ValueError("num_chains has no effect without warm_start='chain'")
     samples, num_chains = chains.unpack(samples, num_chains, partial(check_samples, spec))
     strategy = reference if isinstance(reference, str) else None
-    if restarts is None:
-        restarts = 0 if strategy == "mean" else _default_restarts(spec)
-    search = Search(restarts, key, max_sweeps, max_rounds, tolerance, solver)
+    default_restarts = 0 if strategy == "mean" else _default_restarts(spec)
+    search = Search(
+        default_restarts if restarts is None else restarts, key, max_sweeps, max_rounds, tolerance, solver
+    )
     _check_settings(search, warm_start)
     if similarity is not None and method in METHODS and method != "activations":
         raise ValueError(f"similarity compares activations; it has no effect with method {method!r}")
-    similarity = similarity or "correlation"
-    way = way_of(method, similarity, precision_weighted)
-    whole, spec = spec, spec if _may_mix(method, precision_weighted) else spec.permutations_only()
+    way = way_of(method, similarity or "correlation", precision_weighted)
     network = reference_params(spec, samples, reference)
     check_finite(network, "nothing can be aligned to it", whose=" of the reference")
+    if (method == "activations" or precision_weighted) and any(group.is_linear for group in spec.groups):
+        plain = partial(
+            align,
+            reference=reference,
+            method="weights" if method == "activations" else method,
+            warm_start=warm_start,
+            num_chains=num_chains if warm_start else None,
+            restarts=restarts,
+            key=key,
+            max_sweeps=max_sweeps,
+            max_rounds=max_rounds,
+            tolerance=tolerance,
+            solver=solver,
+        )
+        observed = {"apply": apply, "inputs": inputs, "activations": activations, "similarity": similarity}
+        asked = partial(plain, method=method, precision_weighted=precision_weighted, **observed)
+        mixed_last = method == "activations"
+        return in_passes(spec, samples, plain, asked, mixed_last=mixed_last)._replace(num_chains=num_chains)
+    gauge = balanced(spec, samples, network, is_own=strategy is None)
+    samples, network = gauge.samples, gauge.reference
     features, unit = in_units(
-        features_of(spec, method, network, apply, inputs, activations, similarity), network
+        features_of(spec, method, network, apply, inputs, activations, similarity or "correlation"), network
     )
     along = (num_chains or 1) if warm_start else None
     matching, targets = Matching(spec, features, samples), extract_one(features, network)
@@ -119,10 +141,10 @@ def align(
         found = match_by_precision(matching, targets, refine, found)
     elements = stacked_elements(spec, found.permutations)
     moved = move(spec, elements, samples)
-    elements = elements if whole == spec else stacked_elements(whole, found.permutations)
     if strategy == "mean":
         network = jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0).astype(leaf.dtype), moved)
-    return Aligned(moved, elements, network, unit**2 * found.objective, found.converged, num_chains)
+    aligned = Aligned(moved, elements, network, unit**2 * found.objective, found.converged, num_chains)
+    return restored(spec, gauge, aligned)
 
 
 def _first_match(
@@ -136,10 +158,6 @@ def _first_match(
 
     samples = matching.samples
     return matched(samples, None) if num_chains is None else match_chains(samples, num_chains, matched)
-
-
-def _may_mix(method: str, precision_weighted: bool) -> bool:
-    return method != "activations" and not precision_weighted
 
 
 def _default_restarts(spec: SymmetrySpec) -> int:

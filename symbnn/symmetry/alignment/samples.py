@@ -31,7 +31,8 @@ class Aligned(NamedTuple):
     objective: np.ndarray
     """Agreement with the reference, `(rounds, samples)`, an inner product; its sum over samples never falls.
     With reference `"mean"` it is the mean inner product with the *other* samples, so the mean over samples is
-    that of two different samples; 0 for a sample alone."""
+    that of two different samples; 0 for a sample alone. Where invertible matrices mix units it is that of the
+    balanced networks."""
     converged: np.ndarray
     """Which samples could not be improved any more within the given number of rounds."""
     num_chains: int | None = None

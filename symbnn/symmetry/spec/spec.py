@@ -5,7 +5,7 @@ exponents they are rescaled and flipped. A group's permutation may vary *over* o
 head, scanned layer, convolution group): its array is then indexed by them first.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Literal, get_args
@@ -14,7 +14,7 @@ import numpy as np
 
 from symbnn import tree
 from symbnn.names import lookup
-from symbnn.symmetry.spec.words import Word, atoms, pieces, slices, slices_of, word_size
+from symbnn.symmetry.spec.words import Word, atoms, map_atoms, pieces, slices, slices_of, word_size
 from symbnn.types import Params
 
 Role = Literal["produces", "consumes", "both"]
@@ -160,6 +160,19 @@ class SymmetrySpec:
         """The same without matrices: what units may do one by one, which is relabel, rescale and flip."""
         plain = tuple(replace(group, kind="permutation", centred=False) for group in self.groups)
         return replace(self, groups=plain)
+
+    def restricted(self, names: Collection[str]) -> "SymmetrySpec":
+        """The same with only those groups; the units of others are left as they are."""
+
+        def kept(factor: Factor) -> Factor:
+            return factor if factor.group in known else Factor(factor.size, role=factor.role)
+
+        known = {*names, *(index.name for index in self.indices)}
+        leaves = (
+            replace(leaf, axes=tuple(map_atoms(kept, word) for word in leaf.axes)) for leaf in self.leaves
+        )
+        groups = tuple(group for group in self.groups if group.name in names)
+        return replace(self, groups=groups, leaves=tuple(leaves))
 
     def explain(self) -> str:
         """Groups, leaves, and every pinned axis with its reason, as text."""
