@@ -41,9 +41,11 @@ from symbnn.symmetry.discovery.known_values import find_known_values
 from symbnn.symmetry.discovery.permutations import find_permutations
 from symbnn.symmetry.discovery.redundancy import Generators, remove_redundant
 from symbnn.symmetry.discovery.roles import find_roles
+from symbnn.symmetry.discovery.translations import find_translations
 from symbnn.symmetry.discovery.unknowns import number_unknowns, unknown_numbers
 from symbnn.symmetry.program import Program, Value, flatten
-from symbnn.symmetry.spec import SymmetrySpec
+from symbnn.symmetry.spec import Leaf, SymmetrySpec
+from symbnn.symmetry.spec.translations import Place, Translation
 from symbnn.types import Params
 
 
@@ -91,6 +93,27 @@ def discover(
         leaves=unstack.put_together(described, leaves, sliced.parts),
         notes=(*spec.notes, *unstack.remarks(program, kept)),
         held=tuple(held),
+        translations=_translations(sliced, described, numbers, eval_only),
+    )
+
+
+def _translations(
+    sliced: unstack.Sliced, described: dict[str, Leaf], held: dict[Value, float], eval_only: bool
+) -> tuple[Translation, ...]:
+    """Of the program whose leaves are slices, said of the leaves that hold them."""
+    places = {sliced.names[name]: Place(name) for name in described}
+    for name, parts in sliced.parts.items():
+        start = 0
+        for value in (sliced.names[part] for part in parts):
+            places[value] = Place(name, start, value.shape[0])
+            start += value.shape[0]
+    statistics = [sliced.names[name] for name, leaf in described.items() if leaf.is_statistic]
+    return find_translations(
+        sliced.program,
+        places,
+        find_known_values(sliced.program, held),
+        held=frozenset(held),
+        statistics=frozenset() if eval_only else frozenset(statistics),
     )
 
 

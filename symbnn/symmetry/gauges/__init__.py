@@ -4,6 +4,7 @@ from symbnn.symmetry.gauges.balance import Balanced, balance
 from symbnn.symmetry.gauges.folding import Folded, fold_gains
 from symbnn.symmetry.gauges.gauges import canonicalise, normalise
 from symbnn.symmetry.gauges.mass import Mass, mass_of
+from symbnn.symmetry.gauges.settling import settle
 from symbnn.symmetry.gauges.sorting import incoming, sort_units
 
 __all__ = [
@@ -16,5 +17,6 @@ __all__ = [
     "incoming",
     "mass_of",
     "normalise",
+    "settle",
     "sort_units",
 ]
