@@ -46,7 +46,7 @@ WIDER = {
     "stream of RMSNorm": Wider({"in": (7, 6), "out": (6, 6)}, (4, 7)),
     "stream of LayerNorm": Wider({"in": (7, 6), "out": (6, 6)}, (4, 7)),
     "tied linear autoencoder": Wider({"kernel": (6, 5)}, (4, 6)),
-    "distances": Wider({"in": (6, 5), "prototypes": (7, 5), "out": (7, 6)}, (4, 6)),
+    "distances": Wider({"in": (6, 5), "prototypes": (24, 5), "out": (24, 6)}, (4, 6)),
     "state space": Wider({"in": (5, 4), "out": (4, 4)}, (6, 2, 5)),
     "squeeze_excite": Wider({"conv": (3, 3, 2, 4), "out": (4, 4)}, (3, 4, 4, 2)),
 }
@@ -96,8 +96,6 @@ def of_model(name: str, input_shape: tuple[int, ...], **settings) -> Network:
 MODELS = {
     "model mlp": ("mlp", (6,), {"hidden": (5, 4)}),
     "model optunet": ("optunet", (28, 28, 1), {}),
-    "model resnet20": ("resnet20", (8, 8, 3), {"width": 0.0625}),
-    "model resnet20_frn": ("resnet20_frn", (8, 8, 3), {"width": 0.0625}),
     "model vit": ("vit", (8, 8, 3), {"dimension": 6, "depth": 2, "num_heads": 2, "mlp_units": 5}),
 }
 ARCHITECTURES: dict[str, Callable[[], Network]] = {

@@ -1,9 +1,9 @@
 """Translations taken out: biases that do nothing are zero, and what can move on has moved on.
 
-Along every translation of a spec (`SymmetrySpec.translations`) the leaf that it is named after is left without
-a part in its direction: a dead key bias becomes 0, a value bias moves into the output bias, a LayerNorm shift
-into the biases of its readers, kernels that read or write a centred value are centred. The function is the
-same, and means and variances over samples no longer count differences that no output sees.
+Along every translation of a spec (`SymmetrySpec.translations`) the leaf that it is named after is left
+without a part in its direction: a dead key bias becomes 0, a value bias moves into the output bias, a
+LayerNorm shift into the biases of its readers, kernels that read or write a centred value are centred. The
+function is the same, and means and variances over samples no longer count differences that no output sees.
 """
 
 import jax.numpy as jnp

@@ -26,7 +26,11 @@ def explain(spec: SymmetrySpec) -> str:
         if body
         for line in (f"{title}:", *(f"  {text}" for text in body), "")
     ]
-    return "\n".join(lines) if spec.groups or spec.translations else "\n".join(["no symmetries found", "", *lines])
+    return (
+        "\n".join(lines)
+        if spec.groups or spec.translations
+        else "\n".join(["no symmetries found", "", *lines])
+    )
 
 
 def _groups(spec: SymmetrySpec) -> Iterator[str]:

@@ -5,8 +5,8 @@ centres. With an amount t every changed leaf moves by a product of t and of powe
 
     leaf[axes] += coefficient · Σ t[amount] Π (other[axes] + offset)^exponent
 
-so a translation is exact at any amount, and translations follow one another. They do not commute in general, which is why
-they are no part of `Element`.
+so a translation is exact at any amount, and translations follow one another. They do not commute in general,
+which is why they are no part of `Element`.
 """
 
 from dataclasses import dataclass

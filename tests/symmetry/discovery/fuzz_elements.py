@@ -141,7 +141,7 @@ def act(spec, params, random):
 
 
 def translate_by_formula(translation, params, random):
-    """leaf[axes] += coefficient · t[amount] Π (other[axes] + offset)^exponent, one choice of indices at a time."""
+    """leaf[axes] += coefficient · t[amount] Π (other[axes] + offset)^exponent, index by index."""
     sizes = dict(translation.sizes)
     amount = random.normal(size=translation.shape)
     moved = {name: array.copy() for name, array in params.items()}

@@ -161,7 +161,9 @@ OPS = {
     "nearly a variance": lambda xp, h, p: one_pass(xp, h @ p["m"] + p["v"], 0.5),
     "masked by a number": lambda xp, h, p: softmax(xp, xp.where(SEEN, h @ (h + p["v"]).T, -2.0)) @ h,
     "a quotient of other sums": lambda xp, h, p: xp.exp(h) / xp.exp(0.5 * h).sum(-1, keepdims=True) @ p["m"],
-    "mean of a part": lambda xp, h, p: (h @ p["m"] + p["v"]) - (h @ p["m"] + p["v"])[:, :3].mean(-1, keepdims=True),
+    "mean of a part": lambda xp, h, p: (
+        (h @ p["m"] + p["v"]) - (h @ p["m"] + p["v"])[:, :3].mean(-1, keepdims=True)
+    ),
     # Order matters in these: they are what wrong rules get wrong.
     "cumsum": lambda xp, h, p: xp.cumsum(h, -1),
     "argmax": lambda xp, h, p: h * xp.argmax(h, -1)[:, None],

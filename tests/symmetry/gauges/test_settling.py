@@ -1,4 +1,4 @@
-"""Settling: the same function, no part along any translation, one point for all networks that differ by them."""
+"""Settling: the same function, no part along any translation, one point for all that differ by them."""
 
 import jax
 import numpy as np

@@ -11,7 +11,8 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from symbnn.symmetry.discovery.translations.facts import ONES, Direction, Facts, times
+from symbnn.symmetry.discovery.translations.directions import ONES, Direction, times
+from symbnn.symmetry.discovery.translations.facts import Facts
 from symbnn.symmetry.discovery.translations.passing import Lost, pass_on
 from symbnn.symmetry.discovery.translations.views import is_view, targets
 from symbnn.symmetry.program import Equation, Value
@@ -107,8 +108,6 @@ class _Local:
         return self.others
 
     def _note(self, value: Value, change: Change) -> None:
-        if abs(change.factor) < ROUNDING:
-            return
         if value in self.facts.outputs:
             raise Lost
         self.changes[value] = change
@@ -214,14 +213,15 @@ class _Local:
         if not left.fits(right, self.asked.axis):
             raise Lost
         if name in COMPARISONS or name in EXTREMES:
-            if left.power or abs(left.factor - right.factor) > ROUNDING:
+            if left.power or not math.isclose(left.factor, right.factor, rel_tol=ROUNDING):
                 raise Lost
             if name in EXTREMES:
                 self._note(result, left)
             return
-        sign = -1 if name == "sub" else 1
-        wider = left if self.asked.axis in left.places else right
-        self._note(result, wider._replace(factor=left.factor + sign * right.factor))
+        other = -right.factor if name == "sub" else right.factor
+        if not math.isclose(left.factor, -other, rel_tol=ROUNDING):
+            wider = left if self.asked.axis in left.places else right
+            self._note(result, wider._replace(factor=left.factor + other))
 
     def _met(self, equation: Equation, which: int, change: Change) -> None:
         """A sum with, or an extreme of, something that does not change."""

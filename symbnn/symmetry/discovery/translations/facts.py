@@ -1,40 +1,33 @@
 """What is known of values along an axis: products of leaves, profiles, and sums that are constant.
 
-A *direction* along an axis is a product of powers of leaves that vary along it alone; ones is the empty
-product. A value has the *profile* u along an axis if it is u times something constant along it, and it is
+A value has the *profile* u along an axis if it is u times something constant along it, and it is
 *constrained* along c if Σ c z is the same for all data: zero behind a subtracted mean, one behind softmax.
 """
 
+import math
 from collections.abc import Iterable
-from functools import reduce
 from typing import NamedTuple
 
+from symbnn.symmetry.discovery.translations.directions import (
+    ONES,
+    Direction,
+    direction_of,
+    direction_term,
+    times,
+)
 from symbnn.symmetry.discovery.translations.terms import (
     Axis,
-    Power,
     Sizes,
     Term,
-    aligned,
+    contracted,
+    multiplied,
     of_leaf,
-    product,
     raised,
     scaled,
     summed,
 )
 from symbnn.symmetry.discovery.translations.views import is_view, targets, viewed
-from symbnn.symmetry.program import Equation, Loop, Program, Value
-
-class Base(NamedTuple):
-    """leaf + offset; of every axis of the leaf whether it is the direction's, or that of a loop."""
-
-    leaf: Value
-    offset: float
-    axes: tuple[bool | Loop, ...]
-
-
-Direction = tuple[tuple[Base, float], ...]
-"""Every base with its exponent."""
-ONES: Direction = ()
+from symbnn.symmetry.program import Equation, Program, Value
 
 
 class Constraint(NamedTuple):
@@ -71,7 +64,8 @@ class Facts:
     def term(self, value: Value) -> Term | None:
         """The value as a product of leaves; None if it is none."""
         if value in self.known:
-            return Term(self.sizes.axes(value.shape), self.known[value])
+            number = self.known[value]
+            return Term(self.sizes.axes(value.shape), number) if math.isfinite(number) else None
         return self.terms.get(value)
 
     def profile(self, value: Value, axis: int) -> Direction | None:
@@ -107,25 +101,33 @@ class Facts:
         return value
 
     def sum_of(self, value: Value, axis: int) -> tuple[Value, float] | None:
-        """(x, k) if the value is k Σ x along the axis, repeated along it."""
-        equation, factor = self.makers.get(value), 1.0
-        while equation is not None and equation.primitive != "reduce_sum":
+        """(x, k) if the value is k Σ x along the axis, repeated along it; other axes are where x has them."""
+        factor, places = 1.0, list[int | None](range(len(value.shape)))
+        while (equation := self.makers.get(value)) is not None and equation.primitive != "reduce_sum":
             if is_view(equation):
-                value = equation.operands[0]
-            elif equation.primitive in ("div", "mul"):
-                numbers = [self.known.get(operand) for operand in equation.operands]
-                which = 1 if numbers[1] is not None else 0
-                number = numbers[which]
-                if number is None or not number or (equation.primitive == "div" and which == 0):
+                goes, operand = targets(equation), equation.operands[0]
+                if any(place is None and size > 1 for place, size in zip(goes, operand.shape, strict=True)):
                     return None
-                factor *= number if equation.primitive == "mul" else 1 / number
-                value = equation.operands[1 - which]
-            else:
+                places = [None if place is None else places[place] for place in goes]
+                value = operand
+                continue
+            numbers = [self.known.get(operand) for operand in equation.operands]
+            which = 1 if numbers[-1] is not None else 0
+            number = numbers[which]
+            if equation.primitive not in ("mul", "div") or not number or not math.isfinite(number):
                 return None
-            equation = self.makers.get(value)
+            value = equation.operands[1 - which]
+            if (equation.primitive == "div" and not which) or value.shape != equation.results[0].shape:
+                return None
+            factor *= number if equation.primitive == "mul" else 1 / number
         if equation is None or tuple(equation.params["axes"]) != (axis,):
             return None
-        return self.root(equation.operands[0]), factor
+        found = equation.operands[0]
+        kept = [number for number in range(len(found.shape)) if number != axis]
+        is_in_place = all(
+            found.shape[number] == 1 or place == number for number, place in zip(kept, places, strict=True)
+        )
+        return (self.root(found), factor) if is_in_place else None
 
     def _term(self, equation: Equation) -> Term | None:
         if len(equation.results) != 1 or not equation.operands or not equation.results[0].is_float:
@@ -234,76 +236,3 @@ def _depends_only_on(term: Term, axis: int) -> bool:
     own = {*term.axes[axis]} if term.axes else set()
     others = {index for number, each in enumerate(term.axes) if number != axis for index in each}
     return not term.occurring & others and not term.amount and term.occurring <= own
-
-
-def direction_of(term: Term, axis: int) -> tuple[Direction, Term] | None:
-    """A term as a direction along an axis times the rest, which is constant along it."""
-    own = {*term.axes[axis]}
-    inside = [p for p in term.powers if own & {i for each in p.axes for i in each}]
-    if own & {index for each in term.amount for index in each}:
-        return None
-    for power in inside:
-        wide = [each for each in power.axes if each and not isinstance(each[0], Loop)]
-        if wide != [term.axes[axis]]:
-            return None
-    rest = tuple(p for p in term.powers if p not in inside)
-    direction: Direction = ()
-    for power in inside:
-        axes = tuple(each[0] if each and isinstance(each[0], Loop) else bool(each) for each in power.axes)
-        direction = times(direction, ((Base(power.leaf, power.offset, axes), power.exponent),))
-    kept = tuple(each if number != axis else () for number, each in enumerate(term.axes))
-    return direction, Term(kept, term.coefficient, rest, term.amount)
-
-
-def direction_term(direction: Direction, axis: Axis) -> Term:
-    """The direction as an array of one axis."""
-    powers = tuple(
-        Power(
-            base.leaf,
-            tuple((mark,) if isinstance(mark, Loop) else axis if mark else () for mark in base.axes),
-            base.offset,
-            exponent,
-        )
-        for base, exponent in direction
-    )
-    return Term((axis,), powers=powers)
-
-
-def times(left: Direction, right: Direction, sign: int = 1) -> Direction:
-    """The product, or the quotient for a sign of −1."""
-    exponents = dict(left)
-    for base, exponent in right:
-        exponents[base] = exponents.get(base, 0.0) + sign * exponent
-    kept = ((base, exponent) for base, exponent in exponents.items() if exponent)
-    return tuple(sorted(kept, key=lambda item: (id(item[0].leaf), item[0].offset)))
-
-
-def multiplied(left: Term, right: Term, shape: tuple[int, ...], sizes: Sizes) -> Term | None:
-    """Elementwise; scalars and axes of length 1 are repeated."""
-    pairs = [(axis, axis) for axis in range(len(shape))] if left.axes and right.axes else []
-    both = aligned(left, right, pairs, sizes)
-    if both is None:
-        return None
-    one, other = both
-    axes = tuple(
-        reduce(lambda a, b: a or b, [term.axes[axis] for term in (one, other) if term.axes], ())
-        for axis in range(len(shape))
-    )
-    return product(one, other, axes)
-
-
-def contracted(equation: Equation, left: Term, right: Term, sizes: Sizes) -> Term | None:
-    """dot_general of two terms."""
-    (lhs, rhs), (lhs_batch, rhs_batch) = equation.params["dimension_numbers"]
-    both = aligned(left, right, list(zip((*lhs, *lhs_batch), (*rhs, *rhs_batch), strict=True)), sizes)
-    if both is None:
-        return None
-    left, right = both
-    batch = [left.axes[axis] for axis in lhs_batch]
-    free = [axis for number, axis in enumerate(left.axes) if number not in (*lhs, *lhs_batch)]
-    free += [axis for number, axis in enumerate(right.axes) if number not in (*rhs, *rhs_batch)]
-    whole = product(left, right, ())
-    counted = [i for axis in lhs for i in left.axes[axis] if i not in whole.occurring]
-    for index in counted:
-        whole = scaled(whole, sizes[index])
-    return Term((*batch, *free), whole.coefficient, whole.powers, whole.amount)

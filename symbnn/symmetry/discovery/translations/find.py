@@ -8,7 +8,8 @@ import math
 from collections.abc import Iterator, Mapping
 
 from symbnn.symmetry.discovery.translations.blind import Blind
-from symbnn.symmetry.discovery.translations.facts import ONES, Direction, Facts, direction_term
+from symbnn.symmetry.discovery.translations.directions import ONES, Direction, direction_term
+from symbnn.symmetry.discovery.translations.facts import Facts
 from symbnn.symmetry.discovery.translations.pushing import Moved, Pushing
 from symbnn.symmetry.discovery.translations.terms import Index, Power, Term, product
 from symbnn.symmetry.discovery.translations.views import is_view, targets
@@ -30,8 +31,14 @@ def find_translations(
     blind = Blind(facts)
     barred = held | {leaf for leaf in places if not leaf.is_float or leaf.dtype.kind == "c"}
 
-    def pushed(leaf: Value, term: Term, *, reaches: bool = True) -> list[Moved] | None:
-        return Pushing(facts, blind, barred, statistics, reaches).push(leaf, term)
+    def pushed(leaf: Value, term: Term) -> Iterator[list[Moved]]:
+        """By the leaves that make up for it soonest; where those lie before it, also by those behind it."""
+        first = Pushing(facts, blind, barred, statistics)
+        if (moved := first.push(leaf, term)) is not None:
+            yield moved
+        if first.has_reached:
+            others = Pushing(facts, blind, barred, statistics, reaches=False).push(leaf, term)
+            yield from [] if others is None else [others]
 
     found: list[list[Moved]] = []
     for leaf in places:
@@ -39,15 +46,13 @@ def find_translations(
             continue
         axes = facts.sizes.axes(leaf.shape)
         whole = Term(axes, amount=tuple(axis for axis in axes if axis))
-        # A running mean may move into the bias before it, or into the one behind it.
-        moved = [pushed(leaf, whole, reaches=reaches) for reaches in (True, False)]
-        if not any(moved):
-            moved = [
-                pushed(leaf, _along(facts, leaf, axis, direction))
-                for axis, size in enumerate(leaf.shape)
-                for direction in dict.fromkeys(_directions(facts, leaf, axis) if size > 1 else ())
-            ]
-        found += [one for one in moved if one]
+        found += (moved := list(pushed(leaf, whole)))
+        if moved:
+            continue
+        for axis, size in enumerate(leaf.shape):
+            for direction in dict.fromkeys(_directions(facts, leaf, axis) if size > 1 else ()):
+                if (term := _along(facts, leaf, axis, direction)) is not None:
+                    found += pushed(leaf, term)
     return tuple(_described(one, places, facts) for one in _different(found))
 
 
@@ -62,13 +67,15 @@ def _different(found: list[list[Moved]]) -> Iterator[list[Moved]]:
             yield moved
 
 
-def _along(facts: Facts, leaf: Value, axis: int, direction: Direction) -> Term:
+def _along(facts: Facts, leaf: Value, axis: int, direction: Direction) -> Term | None:
     """t ⊗ direction, with the direction along one axis."""
     axes = facts.sizes.axes(leaf.shape)
-    loops = [mark for base, _ in direction for mark in base.axes if isinstance(mark, Loop)]
+    loops = {mark for base, _ in direction for mark in base.axes if isinstance(mark, Loop)}
     if loops:
-        # The direction varies with the loop that scans the leaf's first axis.
-        axes = ((loops[0],), *axes[1:])
+        # The direction varies from one iteration to the next, so the leaf must be one that is scanned.
+        if {equation.params.get("loop") for equation in facts.readers[leaf]} != loops or not axis:
+            return None
+        axes = (tuple(loops), *axes[1:])
     amount = Term(axes, amount=tuple(each for n, each in enumerate(axes) if n != axis and each))
     return product(amount, direction_term(direction, axes[axis]), axes)
 

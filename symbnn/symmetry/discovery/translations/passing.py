@@ -5,7 +5,8 @@ Everything that is linear in that operand and leaves the axis alone: f' is then 
 
 from collections.abc import Callable, Iterator
 
-from symbnn.symmetry.discovery.translations.facts import ONES, Direction, Facts
+from symbnn.symmetry.discovery.translations.directions import ONES, Direction
+from symbnn.symmetry.discovery.translations.facts import Facts
 from symbnn.symmetry.program import Equation, Value
 
 MASKED = -1e30
@@ -69,7 +70,7 @@ def _gather(facts: Facts, equation: Equation, which: int, axis: int, direction: 
 
 
 def _part(facts: Facts, equation: Equation, which: int, axis: int, direction: Direction) -> Passed:
-    """Slices, paddings, joins and splits along other axes."""
+    """Slices, joins and splits along other axes."""
     for result in equation.results:
         if equation.operands[which].shape[axis] != result.shape[axis] or not result.is_float:
             raise Lost
@@ -103,7 +104,7 @@ RULES: dict[str, Rule] = {
     "dot_general": _dot,
     "conv_general_dilated": _conv,
     "gather": _gather,
-    **dict.fromkeys(("slice", "dynamic_slice", "pad", "split"), _first_part),
+    **dict.fromkeys(("slice", "dynamic_slice", "split"), _first_part),
     "concatenate": _part,
     **dict.fromkeys(("select_n", "phi"), _select),
     **dict.fromkeys(("link", "link_init", "scan_y"), _loop),

@@ -10,8 +10,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from symbnn.symmetry.discovery.translations.blind import Blind
-from symbnn.symmetry.discovery.translations.facts import Facts, contracted, direction_of, multiplied
-from symbnn.symmetry.discovery.translations.terms import Axis, Term, aligned, product, raised, scaled, summed
+from symbnn.symmetry.discovery.translations.directions import direction_of
+from symbnn.symmetry.discovery.translations.facts import Facts
+from symbnn.symmetry.discovery.translations.terms import (
+    Axis,
+    Term,
+    aligned,
+    contracted,
+    multiplied,
+    product,
+    raised,
+    scaled,
+    summed,
+)
 from symbnn.symmetry.discovery.translations.views import is_view, viewed
 from symbnn.symmetry.program import Equation, Loop, Value
 
@@ -46,6 +57,7 @@ class Pushing:
         """Running variances: behind them a translation would take means away from what they are means of."""
         self.reaches = reaches
         """Whether also leaves that were added earlier may make up for it."""
+        self.has_reached = False
         self.moved: list[Moved] = []
         self.terms: dict[Value, list[Term]] = {}
         self.waiting: list[int] = []
@@ -161,6 +173,7 @@ class Pushing:
                     self._absorb(inner, term, factor * sign, equation)
                 except Seen:
                     continue
+                self.has_reached = True
                 return
         raise Seen
 
@@ -208,7 +221,7 @@ class Pushing:
             terms = (term, factor) if not which else (factor, term)
             yield _sure(contracted(equation, *terms, self.facts.sizes))
             return
-        sides, batches = equation.params["dimension_numbers"]
+        sides, _ = equation.params["dimension_numbers"]
         if len(sides[0]) != 1:
             raise Seen
         found = direction_of(term, sides[which][0])

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from symbnn.symmetry.program import Loop, Value
+from symbnn.symmetry.program import Equation, Loop, Value
 
 Index = int | Loop
 """Those of loops are the same wherever they occur."""
@@ -132,7 +132,7 @@ def aligned(left: Term, right: Term, pairs: list[tuple[int, int]], sizes: Sizes)
 
 
 def _common(first: Axis, second: Axis, sizes: Sizes) -> tuple[dict[Index, Axis], dict[Index, Axis]] | None:
-    """Indices to split so that two axes are made of equally many of equal lengths, and second ones by first."""
+    """Indices to split so that two axes are made of the same lengths; those of the second by the first's."""
     splits: dict[Index, Axis] = {}
     one, other = list(first), list(second)
     left: list[Index] = []
@@ -165,3 +165,33 @@ def summed(term: Term, axes: Any, sizes: Sizes) -> Term:
     counted = [i for axis in axes for i in term.axes[axis] if i not in term.occurring]
     kept = tuple(axis for number, axis in enumerate(term.axes) if number not in axes)
     return replace(scaled(term, math.prod(sizes[i] for i in counted)), axes=kept)
+
+
+def multiplied(left: Term, right: Term, shape: tuple[int, ...], sizes: Sizes) -> Term | None:
+    """Elementwise; scalars and axes of length 1 are repeated."""
+    pairs = [(axis, axis) for axis in range(len(shape))] if left.axes and right.axes else []
+    both = aligned(left, right, pairs, sizes)
+    if both is None:
+        return None
+    axes = tuple(
+        next((term.axes[axis] for term in both if term.axes and term.axes[axis]), ())
+        for axis in range(len(shape))
+    )
+    return product(*both, axes)
+
+
+def contracted(equation: Equation, left: Term, right: Term, sizes: Sizes) -> Term | None:
+    """dot_general of two terms."""
+    (lhs, rhs), (lhs_batch, rhs_batch) = equation.params["dimension_numbers"]
+    both = aligned(left, right, list(zip((*lhs, *lhs_batch), (*rhs, *rhs_batch), strict=True)), sizes)
+    if both is None:
+        return None
+    left, right = both
+    batch = [left.axes[axis] for axis in lhs_batch]
+    free = [axis for number, axis in enumerate(left.axes) if number not in (*lhs, *lhs_batch)]
+    free += [axis for number, axis in enumerate(right.axes) if number not in (*rhs, *rhs_batch)]
+    whole = product(left, right, ())
+    counted = [i for axis in lhs for i in left.axes[axis] if i not in whole.occurring]
+    for index in counted:
+        whole = scaled(whole, sizes[index])
+    return Term((*batch, *free), whole.coefficient, whole.powers, whole.amount)

@@ -66,8 +66,7 @@ def _scanned(equation: Equation, term: Term) -> Term | None:
     loop: Loop = equation.params["loop"]
     if len(term.axes[0]) > 1 or (loop in term.occurring and term.axes[0] != (loop,)):
         return None
-    names = {index: (loop,) for index in term.axes[0]}
-    inside = renamed(term, names)
+    inside = renamed(term, dict.fromkeys(term.axes[0], (loop,)))
     return replace(inside, axes=inside.axes[1:])
 
 
