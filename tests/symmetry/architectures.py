@@ -95,7 +95,6 @@ def of_model(name: str, input_shape: tuple[int, ...], **settings) -> Network:
 
 MODELS = {
     "model mlp": ("mlp", (6,), {"hidden": (5, 4)}),
-    "model optunet": ("optunet", (28, 28, 1), {}),
     "model vit": ("vit", (8, 8, 3), {"dimension": 6, "depth": 2, "num_heads": 2, "mlp_units": 5}),
 }
 ARCHITECTURES: dict[str, Callable[[], Network]] = {

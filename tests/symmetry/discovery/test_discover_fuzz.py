@@ -72,7 +72,7 @@ def test_nothing_is_invented():
     assert found.groups > 50
     assert found.scales > 20
     assert found.signs > 20
-    assert found.translated > 20
+    assert found.translated > 10
     assert found.linear > 25
     assert found.near_misses == 25
     assert not found.misled

@@ -27,7 +27,7 @@ from symbnn.symmetry.discovery.translations.terms import (
     summed,
 )
 from symbnn.symmetry.discovery.translations.views import is_view, targets, viewed
-from symbnn.symmetry.program import Equation, Program, Value
+from symbnn.symmetry.program import Equation, Loop, Program, Value
 
 
 class Constraint(NamedTuple):
@@ -111,10 +111,12 @@ class Facts:
                 places = [None if place is None else places[place] for place in goes]
                 value = operand
                 continue
+            if equation.primitive not in ("mul", "div"):
+                return None
             numbers = [self.known.get(operand) for operand in equation.operands]
-            which = 1 if numbers[-1] is not None else 0
+            which = 1 if numbers[1] is not None else 0
             number = numbers[which]
-            if equation.primitive not in ("mul", "div") or not number or not math.isfinite(number):
+            if not number or not math.isfinite(number):
                 return None
             value = equation.operands[1 - which]
             if (equation.primitive == "div" and not which) or value.shape != equation.results[0].shape:
@@ -233,6 +235,6 @@ def _is_unit(term: Term) -> bool:
 
 
 def _depends_only_on(term: Term, axis: int) -> bool:
+    """Along no other axis; that it differs from one iteration of a loop to the next does not matter."""
     own = {*term.axes[axis]} if term.axes else set()
-    others = {index for number, each in enumerate(term.axes) if number != axis for index in each}
-    return not term.occurring & others and not term.amount and term.occurring <= own
+    return {index for index in term.occurring if not isinstance(index, Loop)} <= own
