@@ -43,7 +43,7 @@ class Completeness(NamedTuple):
     """How many dimensions of symmetry a network has near some weights, and how many a spec explains."""
 
     found: int
-    """Of the orbit that the spec spans, with rotations that folding its gains frees (`fold_gains`)."""
+    """Of what the spec spans by its action and its translations, with rotations that `fold_gains` frees."""
     total: int
     """Of all directions that leave every output alone."""
     missing: int

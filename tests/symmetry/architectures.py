@@ -33,7 +33,7 @@ class Wider(NamedTuple):
 
 
 WIDER = {
-    "scanned_layers": Wider({"in": (7, 6)}, (3, 7)),
+    "scanned_layers": Wider({"in": (7, 6), "out": (6, 6)}, (3, 7)),
     "mixer": Wider({"in": (5, 4), "out": (4, 4)}, (3, 5, 5)),
     "split_qkv": Wider({"out": (3, 4)}, (3, 5, 4)),
     "packed_heads": Wider({"out": (6, 4)}, (3, 5, 4)),

@@ -16,6 +16,7 @@ different shifts, with that leaf whole:
 10. `redundancy`: generators that another class already has are dropped.
 11. `kinds`: classes that are only used linearly, which matrices may mix.
 12. `describe`, by `names` and `reasons`: the spec, with names and with the reason of every pinned axis.
+13. `translations`: leaves that may be moved freely while others make up for it.
 
 Every rule is equivariant under the group it leaves, so what is found is a symmetry in exact arithmetic; what
 the rules do not understand is pinned and reported by `explain`.
@@ -69,8 +70,8 @@ def discover(
         apply: The network: any function that JAX can trace, of the weights and of data.
         params: The weights, arrays or `jax.ShapeDtypeStruct`; values do not matter.
         inputs: The data, likewise. Their axes are never relabelled, nor are those of the outputs.
-        eval_only: Adds the rescalings of a BatchNorm that hold in evaluation but detach its running variance
-            from the statistics it stands for.
+        eval_only: Adds the rescalings and translations of a BatchNorm that hold in evaluation but detach its
+            running variance and mean from the statistics they stand for.
         held: Leaves that hold one number everywhere, and keep it, by name: gains of one that were folded into
             the weights behind them (`fold_gains`). They allow for more, and do not move themselves.
     """

@@ -198,6 +198,17 @@ class Facts:
                 place = places[one.axis]
                 if place is not None:
                     yield one._replace(axis=place)
+        if name in ("slice", "dynamic_slice"):
+            for one in self.constraints.get(operands[0], ()):
+                if operands[0].shape[one.axis] == equation.results[0].shape[one.axis]:
+                    yield one
+        if name == "reduce_sum":
+            axes = equation.params["axes"]
+            count = math.prod(operands[0].shape[axis] for axis in axes)
+            for one in self.constraints.get(operands[0], ()):
+                if one.axis not in axes:
+                    place = one.axis - sum(axis < one.axis for axis in axes)
+                    yield Constraint(place, one.direction, tuple(scaled(t, count) for t in one.total))
         if name in ("mul", "div", "add", "sub"):
             for which in (0, 1) if name in ("mul", "add") else (0,):
                 for one in self.constraints.get(operands[which], ()):

@@ -22,6 +22,7 @@ SHAPES = {
     "last": (6,),
     "out": (6, 2),
     "rows": (4, 6),
+    "pooled": (6, 6),
 }
 MASK = np.tri(4, dtype=bool)
 
@@ -75,6 +76,14 @@ FOUND = {
             "in along axis 1",
             "bias; last makes up for it",
             "square along axis 0 as gain^-1; last makes up for it",
+        },
+    ),
+    "what reads some rows, or their mean": (
+        lambda h, p: standard(h)[:2] @ p["square"] + p["bias"] + standard(h).mean(0) @ p["pooled"],
+        {
+            "in along axis 1",
+            "square along axis 0",
+            "pooled along axis 0",
         },
     ),
     "LayerNorm in one pass": (
