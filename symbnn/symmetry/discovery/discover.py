@@ -17,13 +17,14 @@ different shifts, with that leaf whole:
 10. `redundancy`: generators that another class already has are dropped.
 11. `kinds`: classes that are only used linearly, which matrices may mix.
 12. `describe`, by `names` and `reasons`: the spec, with names and with the reason of every pinned axis.
+13. `translations`: leaves that may be moved freely while others make up for it.
 
 Every rule is equivariant under the group it leaves, so what is found is a symmetry in exact arithmetic; what
 the rules do not understand is pinned and reported by `explain`.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -44,9 +45,11 @@ from symbnn.symmetry.discovery.redundancy import Generators, remove_redundant
 from symbnn.symmetry.discovery.roles import find_roles
 from symbnn.symmetry.discovery.selection import reveal_choices
 from symbnn.symmetry.discovery.simplify import simplify
+from symbnn.symmetry.discovery.translations import find_translations
 from symbnn.symmetry.discovery.unknowns import number_unknowns, unknown_numbers
 from symbnn.symmetry.program import Program, Value, flatten
-from symbnn.symmetry.spec import SymmetrySpec
+from symbnn.symmetry.spec import Leaf, SymmetrySpec
+from symbnn.symmetry.spec.translations import Translation
 from symbnn.types import Params
 
 
@@ -70,8 +73,8 @@ def discover(
         apply: The network: any function that JAX can trace, of the weights and of data.
         params: The weights, arrays or `jax.ShapeDtypeStruct`; values do not matter.
         inputs: The data, likewise. Their axes are never relabelled, nor are those of the outputs.
-        eval_only: Adds the rescalings of a BatchNorm that hold in evaluation but detach its running variance
-            from the statistics it stands for.
+        eval_only: Adds the rescalings and translations of a BatchNorm that hold in evaluation but detach its
+            running variance and mean from the statistics they stand for.
         held: Leaves that hold one number everywhere, and keep it, by name: gains of one that were folded into
             the weights behind them (`fold_gains`). They allow for more, and do not move themselves.
     """
@@ -95,6 +98,25 @@ def discover(
         leaves=unstack.put_together(described, leaves, sliced.parts),
         notes=(*spec.notes, *unstack.remarks(program, kept)),
         held=tuple(held),
+        translations=_translations(sliced, leaves, described, numbers, eval_only),
+    )
+
+
+def _translations(
+    sliced: unstack.Sliced,
+    leaves: Iterable[str],
+    described: dict[str, Leaf],
+    held: dict[Value, float],
+    eval_only: bool,
+) -> tuple[Translation, ...]:
+    """Of the program whose leaves are parts, said of the leaves that hold them."""
+    statistics = [sliced.names[name] for name, leaf in described.items() if leaf.is_statistic]
+    return find_translations(
+        sliced.program,
+        dict(unstack.places(sliced, leaves)),
+        find_known_values(sliced.program, held),
+        held=frozenset(held),
+        statistics=frozenset() if eval_only else frozenset(statistics),
     )
 
 

@@ -7,13 +7,14 @@ the leaf and where it is read are written once for every part (`digits`). The pa
 when the spec is written.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from symbnn.symmetry.discovery.digits import READERS, Digit, Range, of_part, passed, reading
 from symbnn.symmetry.program import Equation, Program, Value, constant, live
 from symbnn.symmetry.spec import Factor, Leaf, Slices
 from symbnn.symmetry.spec.explain import slice_name
+from symbnn.symmetry.spec.translations import Cut, Place
 
 MAX_PARTS = 256
 """As many layers as a leaf may hold; beyond, they share their permutations."""
@@ -24,6 +25,7 @@ class Cutting(NamedTuple):
 
     digit: Digit
     labels: list[str]
+    ranges: list[Range]
 
 
 class Sliced(NamedTuple):
@@ -62,6 +64,22 @@ def put_together(
 def disagreeing(leaves: Mapping[str, Leaf], parts: Mapping[str, Cutting]) -> frozenset[str]:
     """Leaves whose parts rescale around different shifts, of which an array can have only one."""
     return frozenset(name for name in parts if len(_shifts(list(_within(name, leaves, parts)))) > 1)
+
+
+def places(sliced: Sliced, leaves: Iterable[str]) -> Iterator[tuple[Value, Place]]:
+    """Where every leaf of the cut program lies in the leaves that the caller has."""
+
+    def within(leaf: str, name: str, cuts: tuple[Cut, ...]) -> Iterator[tuple[Value, Place]]:
+        if name not in sliced.parts:
+            yield sliced.names[name], Place(leaf, cuts, name)
+            return
+        digit, labels, ranges = sliced.parts[name]
+        for label, (start, length) in zip(labels, ranges, strict=True):
+            cut = Cut(digit.axis, digit.outer, start * digit.inner, length * digit.inner)
+            yield from within(leaf, label, (*cuts, cut))
+
+    for leaf in leaves:
+        yield from within(leaf, leaf, ())
 
 
 def remarks(program: Program, names: dict[str, Value]) -> Iterator[str]:
@@ -114,7 +132,8 @@ def _pieces(
         for each, digit in piece.digits.items():
             replaced[each] = {one: _part(each, digit, one) for one in piece.tiles}
             if each in cuttable:
-                cuttings[cuttable[each]] = Cutting(digit, _labels(cuttable[each], digit, piece.tiles))
+                labels = _labels(cuttable[each], digit, piece.tiles)
+                cuttings[cuttable[each]] = Cutting(digit, labels, piece.tiles)
     return replaced, cuttings
 
 
@@ -224,7 +243,7 @@ def _rewritten(equation: Equation, replaced: Mapping[Value, Mapping[Range, Value
 def _joined(name: str, leaves: Mapping[str, Leaf], parts: Mapping[str, Cutting]) -> Leaf:
     if name not in parts:
         return leaves[name]
-    digit, labels = parts[name]
+    digit, labels, _ = parts[name]
     inner = [_joined(label, leaves, parts) for label in labels]
     slices = Slices(tuple(leaf.axes for leaf in inner), digit.axis, digit.outer)
     shape = digit.taken(inner[0].shape, digit.middle)

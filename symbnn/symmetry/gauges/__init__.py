@@ -5,6 +5,7 @@ from symbnn.symmetry.gauges.folding import Folded, Folding, find_folding, fold, 
 from symbnn.symmetry.gauges.gauges import canonicalise, normalise
 from symbnn.symmetry.gauges.mass import Mass, mass_of
 from symbnn.symmetry.gauges.mixing import balancing, mixed_groups
+from symbnn.symmetry.gauges.settling import settle
 from symbnn.symmetry.gauges.sorting import incoming, sort_units
 
 __all__ = [
@@ -24,5 +25,6 @@ __all__ = [
     "no_minimum",
     "normalise",
     "refusal",
+    "settle",
     "sort_units",
 ]

@@ -1,10 +1,12 @@
 """Check a spec numerically: random elements of the group must leave a network's outputs alone.
 
-Permutations, positive scales, signs and matrices are tried one kind at a time and all together. When a kind
+Permutations, positive scales, signs and matrices are tried one kind at a time and all together; translations,
+which are no part of an element, one after the other. When a kind
 breaks the outputs, `blame` finds the group and the first leaf whose description is wrong.
 """
 
 import contextlib
+import dataclasses
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +21,7 @@ from symbnn.frameworks import check_apply
 from symbnn.symmetry.group import blame
 from symbnn.symmetry.group.act import Element, act
 from symbnn.symmetry.group.elements import identity, random_element
+from symbnn.symmetry.group.translate import random_translation
 from symbnn.symmetry.numerics import check_finite, quick_options
 from symbnn.symmetry.program import flatten
 from symbnn.symmetry.spec import SymmetrySpec, check_params
@@ -158,11 +161,27 @@ def _verify(
         for kind in KINDS
         if _has(spec, kind)
     }
+    if spec.translations:
+        moving = jax.jit(functools.partial(random_translation, spec), compiler_options=quick_options())
+        errors["translation"] = max(error(moving(each, params)) for each in jax.random.split(key, count))
     broken = next((kind for kind in errors if not errors[kind] <= tolerance), None)
     if broken is None:
         return Report(errors, tolerance)
+    if broken == "translation":
+        return Report(errors, tolerance, _broken_translation(spec, error, params, key, tolerance))
     elements = [only(spec, element, broken) for element in tried]
     return Report(errors, tolerance, blame.find_culprit(spec, error, params, elements, broken, tolerance))
+
+
+def _broken_translation(
+    spec: SymmetrySpec, error: Callable[[Params], float], params: Params, key: Key, tolerance: float
+) -> blame.Culprit | None:
+    """The first translation that changes outputs by itself."""
+    for translation in spec.translations:
+        alone = dataclasses.replace(spec, translations=(translation,))
+        if not error(random_translation(alone, key, params)) <= tolerance:
+            return blame.Culprit(translation.leaves[0], str(translation), "translation", False)
+    return None
 
 
 def _has(spec: SymmetrySpec, kind: str) -> bool:

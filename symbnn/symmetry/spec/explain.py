@@ -15,6 +15,7 @@ def explain(spec: SymmetrySpec) -> str:
     expected = _by_cause(pin for pin in spec.pins if pin.expected)
     sections = [
         ("groups", list(_groups(spec))),
+        ("translations (free to move, by any amount)", list(map(str, spec.translations))),
         ("pinned axes (their order matters), as expected", list(expected)),
         ("pinned axes, perhaps without need", [_loss(pin) for pin in spec.pins if not pin.expected]),
         ("notes", list(spec.notes)),
@@ -25,7 +26,11 @@ def explain(spec: SymmetrySpec) -> str:
         if body
         for line in (f"{title}:", *(f"  {text}" for text in body), "")
     ]
-    return "\n".join(lines) if spec.groups else "\n".join(["no symmetries found", "", *lines])
+    return (
+        "\n".join(lines)
+        if spec.groups or spec.translations
+        else "\n".join(["no symmetries found", "", *lines])
+    )
 
 
 def _groups(spec: SymmetrySpec) -> Iterator[str]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from symbnn import tree
 from symbnn.names import lookup
+from symbnn.symmetry.spec.translations import Translation
 from symbnn.symmetry.spec.words import Word, atoms, map_atoms, pieces, slices, slices_of, word_size
 from symbnn.types import Params
 
@@ -119,6 +120,8 @@ class SymmetrySpec:
     missing: tuple[Missing, ...] = field(default=(), compare=False)
     held: tuple[str, ...] = ()
     """Leaves that must keep the number they hold, or there are fewer symmetries: folded gains."""
+    translations: tuple[Translation, ...] = ()
+    """Moves by any amount that no output sees. They are no part of an `Element`: they do not commute."""
 
     def __post_init__(self) -> None:
         seen = {index.name: index.size for index in self.indices}

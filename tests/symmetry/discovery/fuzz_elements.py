@@ -149,6 +149,39 @@ def act(spec, params, random):
     return {name: mix_by_formula(spec, matrices, leaves[name], array) for name, array in moved.items()}
 
 
+def translate_by_formula(translation, params, random):
+    """leaf[axes] += coefficient · t[amount] Π (other[axes] + offset)^exponent, index by index."""
+    sizes = dict(translation.sizes)
+    amount = random.normal(size=translation.shape)
+    moved = {name: array.copy() for name, array in params.items()}
+    for change in translation.changes:
+        used = [change.axes, change.amount, *(power.axes for power in change.powers)]
+        indices = list(dict.fromkeys(index for axes in used for axis in axes for index in axis))
+        for choice in itertools.product(*(range(sizes[index]) for index in indices)):
+            at = dict(zip(indices, choice, strict=True))
+
+            def place(axes, start=0, at=at):
+                found = [0] * len(axes)
+                for number, axis in enumerate(axes):
+                    for index in axis:
+                        found[number] = found[number] * sizes[index] + at[index]
+                return (start + found[0], *found[1:]) if found else ()
+
+            step = change.coefficient * amount[place(change.amount)]
+            for power in change.powers:
+                base = params[power.place.leaf][place(power.axes, power.place.start)] + power.offset
+                step = step * base**power.exponent
+            moved[change.place.leaf][place(change.axes, change.place.start)] += step
+    return moved
+
+
+def translate(spec, params, random):
+    """All translations, one after the other."""
+    for translation in spec.translations:
+        params = translate_by_formula(translation, params, random)
+    return params
+
+
 def find_and_try(names, random):
     """Groups found in the program of these operations, and how much a random element changes its output."""
     spec = symmetry.discover(program(jnp, names), SHAPES, jax.ShapeDtypeStruct((BATCH, INPUTS), jnp.float32))
@@ -156,9 +189,8 @@ def find_and_try(names, random):
     x = random.normal(size=(BATCH, INPUTS))
     nearly = {name: array * (1 + 1e-13 * random.normal(size=array.shape)) for name, array in params.items()}
     with np.errstate(all="ignore"):
-        before, rounded, after = (
-            program(np, names)(weights, x) for weights in (params, nearly, act(spec, params, random))
-        )
+        moved = act(spec, translate(spec, params, random), random)
+        before, rounded, after = (program(np, names)(weights, x) for weights in (params, nearly, moved))
     if not np.isfinite(before).all() or np.abs(before).max() > 1e12:
         return spec, 0.0
     # An output that is zero but for rounding has no relative error.

@@ -19,6 +19,7 @@ SHAPES = {name: jax.ShapeDtypeStruct(shape, jnp.float32) for name, shape in WEIG
 PERMUTATION = np.array([5, 3, 1, 0, 2, 4])
 ROWS = np.array([True, False, True])[:, None]
 CONSTANT = np.array([1.0, 2, 2, 1, 3, 1])
+SEEN = np.tri(BATCH, dtype=bool)
 
 
 def softmax(xp, h, axis=-1):
@@ -29,6 +30,19 @@ def softmax(xp, h, axis=-1):
 def layer_norm(xp, h):
     centred = h - h.mean(-1, keepdims=True)
     return centred / xp.sqrt((centred * centred).mean(-1, keepdims=True) + 1e-2)
+
+
+def one_pass(xp, h, weight=1.0):
+    """LayerNorm by E[x²] − E[x]²."""
+    mean = h.mean(-1, keepdims=True)
+    variance = xp.maximum((h * h).mean(-1, keepdims=True) - weight * mean * mean, 0)
+    return (h - mean) / xp.sqrt(variance + 1e-2)
+
+
+def square_rows(xp, h):
+    """Means of the rows, taken from the columns of a square array."""
+    scores = h @ h.T
+    return (scores - scores.mean(-1)[None, :]) @ h
 
 
 def state_space(xp, h, p):
@@ -127,6 +141,29 @@ OPS = {
     "largest of rows": lambda xp, h, p: h + h.max(0),
     "bent state": lambda xp, h, p: xp.tanh(state_space(xp, h, p)),
     "constant broadcast": lambda xp, h, p: h + xp.ones((BATCH, HIDDEN), h.dtype) * p["scalar"],
+    # Some leaf may be moved freely, or nearly so.
+    "key bias": lambda xp, h, p: softmax(xp, h @ (h + p["v"]).T) @ h,
+    "value bias": lambda xp, h, p: softmax(xp, h @ h.T) @ (h + p["v"]) + p["w"],
+    "value bias before a gain": lambda xp, h, p: (softmax(xp, h @ h.T) @ (h @ p["m"] + p["v"])) * p["w"],
+    "shift moves on": lambda xp, h, p: (layer_norm(xp, h) + p["v"]) @ p["m"] + p["w"],
+    "two biases": lambda xp, h, p: xp.maximum((h + p["v"]) + (h @ p["m"] + p["w"]), 0),
+    "gain, then read": lambda xp, h, p: (layer_norm(xp, h) * p["w"]) @ p["m"] + p["v"],
+    "written, then centred": lambda xp, h, p: layer_norm(xp, h @ p["m"] + p["v"]),
+    "softmax, then read": lambda xp, h, p: softmax(xp, h + p["v"]) @ p["m"] + p["w"],
+    "variance in one pass": lambda xp, h, p: one_pass(xp, h @ p["m"] + p["v"]),
+    "masked scores": lambda xp, h, p: softmax(xp, xp.where(SEEN, h @ (h + p["v"]).T, -np.inf)) @ h,
+    "threshold moves along": lambda xp, h, p: xp.maximum(h + p["v"], p["w"]) @ p["m"],
+    "centred along the rows": lambda xp, h, p: (h + p["v"]) - (h + p["v"]).mean(0),
+    "key bias that is squared": lambda xp, h, p: softmax(xp, h @ (h + p["v"]).T ** 2) @ h,
+    "key bias that is read twice": lambda xp, h, p: softmax(xp, h @ (h + p["v"]).T) @ (h + p["v"]),
+    "scores of the other axis": lambda xp, h, p: softmax(xp, (h + p["v"]) @ h.T, 0) @ h,
+    "mean of the other axis": lambda xp, h, p: square_rows(xp, h @ p["m"] + p["v"]),
+    "nearly a variance": lambda xp, h, p: one_pass(xp, h @ p["m"] + p["v"], 0.5),
+    "masked by a number": lambda xp, h, p: softmax(xp, xp.where(SEEN, h @ (h + p["v"]).T, -2.0)) @ h,
+    "a quotient of other sums": lambda xp, h, p: xp.exp(h) / xp.exp(0.5 * h).sum(-1, keepdims=True) @ p["m"],
+    "mean of a part": lambda xp, h, p: (
+        (h @ p["m"] + p["v"]) - (h @ p["m"] + p["v"])[:, :3].mean(-1, keepdims=True)
+    ),
     # Order matters in these: they are what wrong rules get wrong.
     "cumsum": lambda xp, h, p: xp.cumsum(h, -1),
     "argmax": lambda xp, h, p: h * xp.argmax(h, -1)[:, None],
@@ -229,6 +266,18 @@ OPS |= {
     "row of the nearest": lambda xp, h, p: p["m"][xp.argmin(((h[:, None] - p["m"]) ** 2).sum(-1), -1)],
     "columns of layers": lambda xp, h, p: xp.tanh(h @ p["up"][:, :, 0].T) @ p["down"][:, 0],
 }
+
+LINEAR_STEPS = (
+    *("linear attention", "gram of units", "rms by product", "masked rows", "gated by a norm", "scale"),
+    *("weighed norm", "rms", "broadcast", "scalar"),
+)
+"""They leave matrices of the hidden units: any invertible ones, or orthogonal ones."""
+NEAR_MISSES = (
+    *("bias that is constant", "gain", "norm with a gain", "square kept", "square bent", "square times"),
+    *("square and plain", "weighed by a leaf", "layer norm with a gain", "exponential", "reciprocal"),
+    *("above a half", "largest of rows", "filled rows", "mean added", "constant broadcast", "shift"),
+)
+"""One of them between linear steps takes the matrices away, but for those that fix the vector of ones."""
 
 
 def along(u, numbers):
@@ -406,3 +455,15 @@ def random_step(random):
 def random_names(random, *, containing=None):
     names = [random_step(random) for _ in range(random.integers(1, 5))]
     return [*names[:2], containing, *names[2:]] if containing else names
+
+
+def linear_names(random):
+    """Steps that use the hidden units linearly."""
+    return [str(name) for name in random.choice(LINEAR_STEPS, random.integers(1, 4))]
+
+
+def nearly_linear_names(random):
+    """The same with one step among them that does not."""
+    names = linear_names(random)
+    names.insert(random.integers(0, len(names) + 1), str(random.choice(NEAR_MISSES)))
+    return names
