@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from configs.fields import bounded
-from configs.parts import Descent, Ensemble, Prior, Seeded, Variational
-from configs.posterior_quality import Laplace, Swag
+from configs.parts import Descent, Ensemble, Laplace, Prior, Seeded, Variational
+from configs.posterior_quality import Swag
 
 SetName = Literal[
     "yacht",

@@ -9,8 +9,8 @@ from typing import Any
 
 import jax
 
-from configs.parts import Descent, Trajectories, Variational
-from configs.posterior_quality import Laplace, PosteriorQuality, Swag
+from configs.parts import Descent, Laplace, Trajectories, Variational
+from configs.posterior_quality import PosteriorQuality, Swag
 from configs.uci import Hamiltonian, Microcanonical, NoUTurn
 from experiments.common import optimizers
 from experiments.common.problem import Problem
@@ -167,6 +167,19 @@ def variational(settings: Variational, *, reparametrisation: str = "local", chec
     )
 
 
+def laplace(settings: Laplace, *, initial: Params | None = None) -> ModeMethod:
+    """Laplace's approximation around networks that are trained already."""
+    return inference.laplace(
+        structure=settings.structure,
+        leaves=None if settings.leaves == "all" else settings.leaves,
+        rank=settings.rank,
+        tune=settings.tune,
+        pretrain_epochs=0,
+        initial=initial,
+        progress=SHOWN,
+    )
+
+
 def around_modes(key: Key, target: Target, name: str, config: PosteriorQuality, modes: Samples) -> Any:
     """The posterior of one of `MODE_METHODS`: an equal mixture over the modes."""
     num_draws = config.num_samples // tree.num_samples(modes)
@@ -207,17 +220,6 @@ def swag(settings: Swag, *, batch_size: int, initial: Params | None = None) -> M
         optimizer=optimizers.create("momentum", settings.learning_rate),
         pretrain_epochs=0,
         batch_size=batch_size,
-        initial=initial,
-        progress=SHOWN,
-    )
-
-
-def laplace(settings: Laplace, *, initial: Params | None = None) -> ModeMethod:
-    """Laplace's approximation around networks that are trained already."""
-    return inference.laplace(
-        structure=settings.structure,
-        leaves=None if settings.leaves == "all" else settings.leaves,
-        pretrain_epochs=0,
         initial=initial,
         progress=SHOWN,
     )

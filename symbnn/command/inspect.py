@@ -54,6 +54,9 @@ def _group_lines(spec: SymmetrySpec) -> Iterator[str]:
         f"{groups}; {dimensions:,} continuous dimensions; 10^{orders:.0f} copies of every network by labels "
         "and signs"
     )
+    if spec.translations:
+        count = sum(math.prod(translation.shape) for translation in spec.translations)
+        yield f"{count:,} numbers free to move while others make up for it (symmetry.settle takes them out)"
 
 
 def _dimension(group: Group) -> int:

@@ -2,10 +2,11 @@
 
     merged = compact.merge(model, [a, b, c], inputs=images)
 
-Units are brought to one scale and relabelled to fit one of the networks (`symmetry.align`); the networks are
-averaged, by their weights or layer by layer (`compact.regression`); and what averaging spoils is measured
-anew: running statistics of norms, and the moments of pre-activations (REPAIR). Where these lie is found in
-the program of `model.apply`, whatever library it is written with.
+Gains of norms are folded away where that lets the network's stream rotate; units are brought to one scale and
+relabelled, flipped and mixed to fit one of the networks (`symmetry.align`); the networks are averaged, by
+their weights or layer by layer (`compact.regression`); and what averaging spoils is measured anew: running
+statistics of norms, and the moments of pre-activations (REPAIR). Where these lie is found in the program of
+`model.apply`, whatever library it is written with.
 """
 
 import os
@@ -26,6 +27,7 @@ from symbnn.models import Model
 from symbnn.names import lookup
 from symbnn.posteriors import Empirical
 from symbnn.symmetry import Element, SymmetrySpec
+from symbnn.symmetry.gauges import Folding, find_folding, fold, mixed_groups, no_minimum, refusal
 from symbnn.symmetry.numerics import check_finite
 from symbnn.symmetry.spec import check_params, split
 from symbnn.types import Params, Samples
@@ -43,11 +45,13 @@ class Merged(NamedTuple):
     aligned: Samples
     """The networks that were given, stacked: the same functions in one labelling and on one scale."""
     elements: Element
-    """Stacked: how the networks were relabelled (and flipped), after they were brought to one scale."""
+    """Stacked: how the networks were relabelled, flipped and mixed, after they were brought to one scale."""
     correction: str
     """How the mean of the weights was corrected: "regression", "repair", "statistics" or "none"."""
     barrier: evaluate.Barrier | None = None
     """On the lines between all pairs of networks, stacked in the order of `itertools.combinations`."""
+    spec: SymmetrySpec | None = None
+    """What the elements are of: the model's symmetries, or those that it has once its gains are one."""
 
 
 def merge(
@@ -81,13 +85,13 @@ def merge(
     count = tree.num_samples(samples)
     if count == 1:
         unmoved = jax.tree.map(lambda leaf: leaf[None], symmetry.identity(model.spec))
-        return Merged(tree.take(samples, 0), samples, unmoved, "none")
+        return Merged(tree.take(samples, 0), samples, unmoved, "none", spec=model.spec)
     name = _chosen(model, inputs, correct)
     traced = None if name == "none" else _traced(model, tree.take(samples, 0), inputs)
     gains = (
         frozenset(site.gain for site in traced.sites if site.norm and site.gain) if traced else frozenset()
     )
-    aligned, elements = _aligned(model, samples, gains, inputs, method, reference)
+    aligned, elements, spec = _aligned(model, samples, gains, inputs, method, reference)
     members = [tree.take(aligned, index) for index in range(count)]
 
     def corrected(mean: Params, some: Sequence[Params], weights: Weights) -> Params:
@@ -95,7 +99,7 @@ def merge(
 
     params = corrected(_mean(members), members, [1.0 / count] * count)
     judged = None if barrier is None else _barriers(model, members, corrected, barrier)
-    return Merged(params, aligned, elements, name, judged)
+    return Merged(params, aligned, elements, name, judged, spec)
 
 
 def _stacked(networks: Sequence[Params] | Samples | Empirical) -> Samples:
@@ -164,32 +168,60 @@ def _aligned(
     inputs: Any,
     method: str | None,
     reference: Params | int | str | None,
-) -> tuple[Samples, Element]:
-    """Networks in one scale and one labelling, and how they were relabelled."""
+) -> tuple[Samples, Element, SymmetrySpec]:
+    """Networks in one scale and one labelling, how they were relabelled, and the symmetries by which."""
     spec = model.spec
     if method is None or not spec.groups:
         count = tree.num_samples(samples)
         one = symmetry.identity(spec)
-        return samples, jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), one)
+        return samples, jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), one), spec
     if method == "auto":
         method = "weights" if inputs is None else "activations"
     if method == "activations" and inputs is None:
         raise ValueError("method='activations' compares what units compute: pass inputs=")
-    samples = _in_one_gauge(spec, gains, samples)
-    if reference is not None and not isinstance(reference, int | str):
-        reference = tree.take(_in_one_gauge(spec, gains, tree.stack([reference])), 0)
-    observed = {"apply": model.apply, "inputs": inputs} if method == "activations" else {}
-    found = symmetry.align(spec, samples, reference=reference, method=method, **observed)
-    return found.samples, found.elements
+    is_network = reference is not None and not isinstance(reference, int | str)
+    several = [samples, *([tree.stack([reference])] if is_network else [])]
+    folding = _folding(model, several, inputs)
+    if folding is not None:
+        several, spec = [jax.vmap(partial(fold, folding))(some) for some in several], folding.folded
+    samples, *others = (_in_one_gauge(spec, gains, some) for some in several)
+    found = symmetry.align(
+        spec,
+        samples,
+        reference=tree.take(others[0], 0) if others else reference,
+        method=method,
+        **({"apply": model.apply, "inputs": inputs} if method == "activations" else {}),
+    )
+    return found.samples, found.elements, spec
+
+
+def _folding(model: Model, several: Sequence[Samples], inputs: Any) -> Folding | None:
+    """How gains are folded away, where that lets matrices mix units; None if not, or if one is zero."""
+    given = inputs if isinstance(inputs, tuple) else (inputs,)
+    if inputs is None:
+        if model.input_shape is None:
+            return None
+        given = (jax.ShapeDtypeStruct((2, *model.input_shape), jnp.float32),)
+    found = find_folding(model.apply, tree.take(several[0], 0), *given)
+    is_foldable = found.numbers and found.spec == model.spec
+    return found if is_foldable and not any(refusal(found, some) for some in several) else None
 
 
 @partial(jax.jit, static_argnames=("spec", "gains"))
 def _in_one_gauge(spec: SymmetrySpec, gains: frozenset[str], samples: Samples) -> Samples:
-    """Networks with incoming weights of unit length, and with positive gains behind norms.
+    """Networks on one scale, and with positive gains behind norms.
 
-    What units compute does not show the sign of the weights in front of a norm, which its gain can undo.
+    The scale is that of incoming weights of unit length. Where matrices mix units their lengths mean nothing:
+    there it is that of least mass, if there is one. What units compute does not show the sign of the weights
+    in front of a norm, which its gain can undo.
     """
-    return jax.lax.map(lambda one: _upright(spec, gains, symmetry.normalise(spec, one)), samples)
+
+    def scaled(one: Params) -> Params:
+        if mixed_groups(spec) and no_minimum(spec) is None:
+            return symmetry.balance(spec, one).params
+        return symmetry.normalise(spec, one)
+
+    return jax.lax.map(lambda one: _upright(spec, gains, scaled(one)), samples)
 
 
 def _upright(spec: SymmetrySpec, gains: frozenset[str], params: Params) -> Params:

@@ -24,7 +24,10 @@ class Statistics(NamedTuple):
 
 
 class Split(NamedTuple):
-    """Inputs float32 `(n, *input_shape)`; targets int32 labels `(n,)` or float32 `(n, k)`."""
+    """Inputs float32 `(n, *input_shape)`; targets int32 labels `(n,)` or float32 `(n, k)`.
+
+    Of texts, inputs and targets are both int32 `(n, length)`.
+    """
 
     inputs: Any
     """An array, or `Streamed`."""

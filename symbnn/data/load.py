@@ -16,6 +16,7 @@ from symbnn.data.base import DataError, Dataset, Part, Parts, Split, empty_part,
 from symbnn.data.catalogue import read_catalogue
 from symbnn.data.images import IMAGES, read_images
 from symbnn.data.streamed import Streamed
+from symbnn.data.text import LENGTH, TEXTS, text_parts
 
 DATA_DIR_VARIABLE = "SYMBNN_DATA_DIR"
 
@@ -33,6 +34,7 @@ def load(
     test_only: bool = False,
     streamed: bool = False,
     test_share: float | None = None,
+    length: int | None = None,
 ) -> Dataset:
     """The data set `name` as arrays.
 
@@ -48,6 +50,7 @@ def load(
         test_only: Leave the training part empty and do not look for its files.
         streamed: Leave inputs on disk (see `Streamed`): for images by class in folders, such as ImageNet.
         test_share: Of the rows of a table (`diabetes`, `uci/...`) that are the test part; by default a tenth.
+        length: Characters of a sequence, of texts; 64 by default.
     """
     names.lookup(dict.fromkeys(known()), name, "data set")
     is_image = name == "digits" or name in IMAGES
@@ -55,10 +58,20 @@ def load(
         raise ValueError(f"resize and test_only apply to sets of images, which {name} is not")
     if streamed and (not is_image or flatten or normalised):
         raise ValueError("streamed=True gives images as they are; leave flatten and normalised out")
-    is_table = name == "diabetes" or name.startswith("uci/")
+    is_text, is_table = name.startswith("text/"), name == "diabetes" or name.startswith("uci/")
+    if is_text and (flatten or normalised):
+        raise ValueError(
+            f"{name} is a text, whose characters are whole numbers; leave flatten and normalised out"
+        )
+    if not is_text and length is not None:
+        raise ValueError(f"length applies to texts, which {name} is not")
     if not is_table and test_share is not None:
         raise ValueError(f"test_share applies to tables of rows, which {name} is not; leave it out")
-    if name in bundled.TOYS:
+    if is_text:
+        dataset = _text_dataset(
+            name, data_dir, num_train, num_test, seed, LENGTH if length is None else length
+        )
+    elif name in bundled.TOYS:
         dataset = bundled.toy(name, bundled.TOYS[name], num_train=num_train, num_test=num_test, seed=seed)
     elif is_table:
         dataset = uci.split_table(
@@ -82,7 +95,8 @@ def load(
 
 def known() -> list[str]:
     """Names of all data sets."""
-    return ["digits", *IMAGES, "diabetes", *(f"uci/{name}" for name in uci.NUM_ROWS), *bundled.TOYS]
+    tables, texts = (f"uci/{name}" for name in uci.NUM_ROWS), (f"text/{name}" for name in TEXTS)
+    return ["digits", *IMAGES, "diabetes", *tables, *texts, *bundled.TOYS]
 
 
 def describe() -> str:
@@ -91,6 +105,7 @@ def describe() -> str:
     lines |= {name: info.about for name, info in IMAGES.items()}
     lines["diabetes"] = "regression, 442 rows, bundled"
     lines |= {f"uci/{name}": f"regression, {rows:,} rows" for name, rows in uci.NUM_ROWS.items()}
+    lines |= {f"text/{name}": text.about for name, text in TEXTS.items()}
     lines |= {name: (draw.__doc__ or "").rstrip(".") for name, draw in bundled.TOYS.items()}
     width = max(map(len, lines))
     return "\n".join(f"{name:{width}}  {about}" for name, about in lines.items())
@@ -138,6 +153,21 @@ def _image_dataset(
     return Dataset(name, train, test, num_classes, tuple(test.inputs.shape[1:]))
 
 
+def _text_dataset(
+    name: str,
+    data_dir: str | Path | None,
+    num_train: int | None,
+    num_test: int | None,
+    seed: int,
+    length: int,
+) -> Dataset:
+    text = TEXTS[name.removeprefix("text/")]
+    parts = text_parts(text, _text_file(name, data_dir) if text.write is None else None, length=length)
+    train = parts.train.read(subset(parts.train, num_train, [seed, 0], "num_train"))
+    test = parts.test.read(subset(parts.test, num_test, [seed, 1], "num_test"))
+    return Dataset(name, train, test, text.num_symbols, (length,))
+
+
 def subset(part: Part, num: int | None, seed: list[int], name: str) -> np.ndarray:
     """Indices of `num` examples drawn by `seed`, or of all; `ValueError` naming the setting `name`."""
     if num is not None and not 0 < num <= part.num:
@@ -172,6 +202,19 @@ def _folders(name: str, data_dir: str | Path | None) -> Iterator[Path]:
         folder = Path(parent or ".") / name
         if parent and folder.is_dir() and any(folder.iterdir()) and not _is_catalogue(folder):
             yield folder
+
+
+def _text_file(name: str, data_dir: str | Path | None) -> Path:
+    paths = [
+        Path(parent) / f"{name}.txt" for parent in (data_dir, os.environ.get(DATA_DIR_VARIABLE)) if parent
+    ]
+    for path in paths:
+        if path.exists():
+            return path
+    raise DataError(
+        f"{name}: no file {name}.txt in data_dir ({data_dir}) or {DATA_DIR_VARIABLE} "
+        f"({os.environ.get(DATA_DIR_VARIABLE)}); put it there; there is no other source"
+    )
 
 
 def _is_catalogue(folder: Path) -> bool:

@@ -2,7 +2,7 @@
 
 | name              | outputs                        | log p(y | outputs)                      |
 |-------------------|--------------------------------|---------------------------------------|
-| `categorical`     | logits (n, c)                  | log softmax(outputs)[y]               |
+| `categorical`     | logits (n, c), (n, places, c)  | Σ_places log softmax(outputs)[y]      |
 | `bernoulli`       | logits (n, k)                  | Σ_k log sigmoid(±outputs_k)           |
 | `gaussian`        | means (n, k)                   | Σ_k log N(y_k; mean_k, noise²)        |
 | `heteroscedastic` | means and log-stds (n, 2k)     | Σ_k log N(y_k; mean_k, exp(log-std)²) |
@@ -33,18 +33,21 @@ class Likelihood(NamedTuple):
     num_outputs: Callable[[Any], int | None]
     """Outputs that the network must have for these targets; None if any number will do."""
     has_labels: bool
-    """Targets are class labels (n,), not real values (n, k)."""
+    """Targets are class labels (n,) or (n, places), not real values (n, k)."""
     spread: Callable[[Array], Array] | None = None
     """Outputs -> standard deviation of a real-valued target (n, k); None where `predictive` says it all."""
+    noise: float | None = None
+    """The standard deviation of all targets, where that is one known number."""
 
 
 def categorical() -> Likelihood:
-    """Softmax over classes; targets are labels (n,)."""
+    """Softmax over classes; targets are labels (n,), or (n, places): the places of a sequence add up."""
 
-    def log_prob(logits: Float[Array, "n c"], labels: Num[Array, " n"]) -> Float[Array, " n"]:
+    def log_prob(logits: Float[Array, "n *places c"], labels: Num[Array, " n *places"]) -> Float[Array, " n"]:
         # A product with a one-hot array instead of an indexed read: the gradient of the read is a scatter.
-        hot = labels[:, None] == jnp.arange(logits.shape[-1])
-        return jnp.sum(jnp.where(hot, logits, 0.0), axis=-1) - jax.nn.logsumexp(logits, axis=-1)
+        hot = labels[..., None] == jnp.arange(logits.shape[-1])
+        each = jnp.sum(jnp.where(hot, logits, 0.0), axis=-1) - jax.nn.logsumexp(logits, axis=-1)
+        return jnp.sum(each, axis=range(1, each.ndim))
 
     def predictive(logits: Float[Array, "*n c"]) -> Float[Array, "*n c"]:
         if logits.shape[-1] == 1:
@@ -97,6 +100,7 @@ def gaussian(noise: float) -> Likelihood:
         num_outputs=lambda targets: targets.shape[-1],
         has_labels=False,
         spread=lambda means: jnp.full_like(means, noise),
+        noise=float(noise),
     )
 
 

@@ -207,9 +207,11 @@ def _refuse_nonfinite(name: str, array: np.ndarray, dtype: np.dtype) -> None:
 
 
 def _check_labels(targets: np.ndarray, outputs: tuple[int, ...], likelihood: Likelihood) -> np.ndarray:
-    if targets.ndim != 1 or not np.issubdtype(targets.dtype, np.integer):
+    if targets.shape != outputs[:-1] or not np.issubdtype(targets.dtype, np.integer):
+        places = "".join(f", {size}" for size in outputs[1:-1])
         raise ValueError(
-            f"{likelihood.name} takes integer labels (n,); got targets {targets.shape} of {targets.dtype}"
+            f"{likelihood.name} takes integer labels (n{places or ','}); "
+            f"got targets {targets.shape} of {targets.dtype}"
         )
     if targets.min() < 0 or targets.max() >= outputs[-1]:
         raise ValueError(

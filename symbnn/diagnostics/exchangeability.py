@@ -15,7 +15,7 @@ from scipy import stats
 
 from symbnn import chains, names, tree
 from symbnn.symmetry import SymmetrySpec
-from symbnn.symmetry.spec import Factor, check_params
+from symbnn.symmetry.spec import Factor, check_params, words_by_axis
 
 
 class Exchangeability(NamedTuple):
@@ -48,7 +48,7 @@ def exchangeability(spec: SymmetrySpec, samples: Any, *, group: str) -> Exchange
 
 def _whole_axis(spec: SymmetrySpec, group: str) -> tuple[str, int]:
     for leaf in spec.leaves:
-        for axis, word in enumerate(leaf.axes if len(leaf.shape) > 1 else ()):
+        for axis, word in enumerate(words_by_axis(leaf.axes) if len(leaf.shape) > 1 else ()):
             if len(word) == 1 and isinstance(word[0], Factor) and word[0].group == group:
                 return leaf.name, axis
     raise ValueError(f"group {group!r} is not a whole axis of any leaf with two or more axes")

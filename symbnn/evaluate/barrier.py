@@ -39,14 +39,20 @@ class Barrier(NamedTuple):
     error_barrier: jax.Array
 
 
-def cross_entropy(logits: Float[Array, "n c"], labels: Int[Array, " n"]) -> Float[Array, " n"]:
-    """Negative log-probability of each label in nats."""
-    return -jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], axis=-1)[:, 0]
+def cross_entropy(
+    logits: Float[Array, "n *places c"], labels: Int[Array, " n *places"]
+) -> Float[Array, " n"]:
+    """Negative log-probability of each label in nats; of a sequence, the mean over its places."""
+    each = -jnp.take_along_axis(jax.nn.log_softmax(logits), labels[..., None], axis=-1)[..., 0]
+    return jnp.mean(each, axis=range(1, each.ndim))
 
 
-def misclassified(logits: Float[Array, "n c"], labels: Int[Array, " n"]) -> Float[Array, " n"]:
-    """One where the most probable class is not the label."""
-    return (jnp.argmax(logits, axis=-1) != labels).astype(jnp.float32)
+def misclassified(
+    logits: Float[Array, "n *places c"], labels: Int[Array, " n *places"]
+) -> Float[Array, " n"]:
+    """One where the most probable class is not the label; of a sequence, the share of such places."""
+    is_wrong = (jnp.argmax(logits, axis=-1) != labels).astype(jnp.float32)
+    return jnp.mean(is_wrong, axis=range(1, is_wrong.ndim))
 
 
 def barrier(

@@ -24,7 +24,7 @@ from symbnn.names import nearest
 from symbnn.posteriors import DroppedUnits, Reading, Units
 from symbnn.posteriors.dropped import draw_masks, drop
 from symbnn.symmetry import SymmetrySpec
-from symbnn.symmetry.spec import Factor, Leaf, Segments, word_size
+from symbnn.symmetry.spec import Factor, Leaf, Segments, word_size, words_by_axis
 from symbnn.types import Key, Params, Samples
 
 
@@ -123,7 +123,7 @@ def hidden_units(spec: SymmetrySpec, names: Sequence[str] | None = None) -> tupl
 
 def _readings(spec: SymmetrySpec, name: str) -> Iterator[Reading]:
     for leaf in spec.leaves:
-        for axis, word in enumerate(leaf.axes):
+        for axis, word in enumerate(words_by_axis(leaf.axes)):
             for start, before, factor, after in _placed(word, 0):
                 if factor.group == name and _is_read(leaf, axis, factor):
                     yield Reading(leaf.name, axis, start, before, after)

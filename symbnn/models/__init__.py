@@ -7,6 +7,7 @@ from symbnn import names
 from symbnn.models.base import Model, in_training
 from symbnn.models.convnets import lenet, optunet
 from symbnn.models.filter_response import resnet20_frn
+from symbnn.models.language import gpt
 from symbnn.models.layers import ACTIVATIONS
 from symbnn.models.mlp import mlp
 from symbnn.models.residual import resnet18, resnet20, resnet50
@@ -27,6 +28,7 @@ CONSTRUCTORS: dict[str, Callable[..., Model]] = {
         wrn28_10,
         vit,
         vit_b16,
+        gpt,
     )
 }
 
@@ -42,6 +44,7 @@ __all__ = [
     "Model",
     "create",
     "from_module",
+    "gpt",
     "in_training",
     "lenet",
     "mlp",

@@ -10,6 +10,7 @@ from symbnn.symmetry.gauges import (
     canonicalise,
     fold_gains,
     normalise,
+    settle,
     sort_units,
 )
 from symbnn.symmetry.group import (
@@ -55,6 +56,7 @@ __all__ = [
     "random_permutation",
     "register_rule",
     "rules",
+    "settle",
     "sort_units",
     "verify",
 ]

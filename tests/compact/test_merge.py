@@ -80,6 +80,27 @@ def test_copies_of_one_network_are_merged_to_its_function(kind, correct):
         np.testing.assert_allclose(outputs, expected, atol=2e-4, rtol=2e-4)
 
 
+@pytest.mark.slow
+def test_copies_with_mixed_heads_and_a_rotated_stream_are_merged_by_weights_alone():
+    """The stream of a language model rotates once the gains of its norms are folded into other weights."""
+    model = models.gpt((6,), 7, dimension=8, depth=1, num_heads=2, mlp_units=6)
+    tokens = jax.random.randint(jax.random.key(0), (9, 6), 0, 7)
+    params = trained_like(model, tokens, jax.random.key(1))
+    folded = symmetry.fold_gains(model.apply, params, tokens)
+    element = symmetry.random_element(folded.spec, jax.random.key(2))
+    gains = symmetry.random_element(model.spec, jax.random.key(3))
+    copies = [
+        params,
+        symmetry.act(folded.spec, element, folded.params),
+        symmetry.act(model.spec, gains, params),
+    ]
+    merged = compact.merge(model, copies)
+    np.testing.assert_allclose(
+        model.apply(merged.params, tokens), model.apply(params, tokens), atol=2e-4, rtol=2e-4
+    )
+    assert merged.spec == folded.spec
+
+
 def test_copies_are_merged_by_weights_alone():
     params = MLP.init(jax.random.key(0))
     element = symmetry.random_element(MLP.spec, jax.random.key(1))

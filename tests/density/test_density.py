@@ -26,6 +26,13 @@ def categorical_oracle():
     ("likelihood", "outputs", "targets", "oracle"),
     [
         (density.categorical(), OUTPUTS, LABELS, categorical_oracle),
+        # Sequences of three places: each is an example of its own, and they add up.
+        (
+            density.categorical(),
+            OUTPUTS.reshape(2, 3, 4),
+            LABELS.reshape(2, 3),
+            lambda: categorical_oracle().reshape(2, 3).sum(1),
+        ),
         (
             density.bernoulli(),
             OUTPUTS[:, :2],

@@ -32,6 +32,20 @@ def test_barrier_is_the_excess_over_the_line_of_the_ends(batch):
     assert result.loss_excess[0] == result.loss_excess[-1] == 0.0
 
 
+def test_the_loss_of_a_sequence_is_the_mean_over_its_places(batch):
+    inputs, labels = (np.asarray(array)[:36] for array in batch)
+    a, b = network(jax.random.key(0)), network(jax.random.key(1))
+
+    def sequences(params, inputs):
+        return apply(params, inputs.reshape(-1, inputs.shape[-1])).reshape(*inputs.shape[:2], -1)
+
+    alone = evaluate.barrier(apply, a, b, (inputs, labels), points=3)
+    joined = inputs.reshape(12, 3, -1), labels.reshape(12, 3)
+    together = evaluate.barrier(sequences, a, b, joined, points=3)
+    np.testing.assert_allclose(together.loss, alone.loss, rtol=1e-5)
+    np.testing.assert_allclose(together.error, alone.error, rtol=1e-5)
+
+
 def test_barriers_of_stacked_pairs(batch):
     firsts, seconds = (jax.vmap(network)(jax.random.split(jax.random.key(seed), 3)) for seed in (0, 1))
     stacked = jax.vmap(lambda a, b: evaluate.barrier(apply, a, b, batch, points=3))(firsts, seconds)

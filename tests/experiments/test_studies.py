@@ -30,6 +30,7 @@ LONG = {
     "posterior_quality",
     "posterior_views",
     "pruning",
+    "rotations",
     "scaling_symmetry",
     "toy_posterior",
     "transpositions",

@@ -32,7 +32,9 @@ def random_params(model, seed=0):
     return tree.map_named(draw, shapes_of(model))
 
 
-def random_inputs(model, batch=2):
+def random_inputs(model, batch=2, num_tokens=None):
+    if num_tokens is not None:
+        return np.random.default_rng(1).integers(0, num_tokens, (batch, *model.input_shape))
     return np.random.default_rng(1).normal(size=(batch, *model.input_shape)).astype(np.float32)
 
 
@@ -71,7 +73,10 @@ NARROW = {
     "wrn28_10": (((8, 8, 3), 3), {"width": 0.02}),
     "vit": (((8, 8, 3), 3), {"dimension": 8, "depth": 2, "num_heads": 2, "mlp_units": 6}),
     "vit_b16": (((32, 32, 3), 3), {"width": 1 / 32}),
+    "gpt": (((5,), 7), {"dimension": 8, "depth": 1, "num_heads": 2, "mlp_units": 6}),
 }
+TOKENS = {"gpt": 7}
+"""Networks whose inputs are whole numbers below this."""
 # Depth makes these slow to trace; the same code is covered by resnet18 and vit.
 DEEP = ("resnet50", "wrn28_10", "vit_b16")
 
@@ -86,12 +91,33 @@ def test_symmetries_leave_the_function_alone(name):
         model.spec,
         model.apply,
         random_params(model),
-        jnp.asarray(random_inputs(model)),
+        jnp.asarray(random_inputs(model, num_tokens=TOKENS.get(name))),
         jax.random.key(0),
         num_elements=1,
         float64=True,
     )
     assert report.ok, report
+
+
+def test_a_language_model_sees_only_what_came_before():
+    shape, settings = NARROW["gpt"]
+    model = models.gpt(*shape, **settings)
+    params = random_params(model)
+    tokens = random_inputs(model, num_tokens=7)
+    changed = tokens.copy()
+    changed[:, 3] = (changed[:, 3] + 1) % 7
+    before, after = (np.asarray(model.apply(params, some)) for some in (tokens, changed))
+    assert before.shape == (2, 5, 7)
+    np.testing.assert_array_equal(before[:, :3], after[:, :3])
+    assert (np.abs(before - after)[:, 3:].max(axis=(0, 2)) > 1e-4).all()
+    kinds = {(group.size, group.kind) for group in model.spec.groups}
+    assert kinds == {(8, "permutation"), (2, "permutation"), (4, "invertible"), (6, "permutation")}
+    folded = symmetry.fold_gains(model.apply, params, tokens)
+    assert (8, "orthogonal") in {(group.size, group.kind) for group in folded.spec.groups}
+    with pytest.raises(ValueError, match=r"gpt takes sequences, input_shape \(length,\); got \(8, 8\)"):
+        models.gpt((8, 8), 3)
+    with pytest.raises(ValueError, match="num_heads must divide dimension, 8; got 3"):
+        models.gpt((8,), 3, dimension=8, num_heads=3)
 
 
 @pytest.mark.parametrize(

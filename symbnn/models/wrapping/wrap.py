@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 from jax.typing import ArrayLike
 
@@ -60,15 +61,15 @@ def wrap(network: Any, example: Any, *, init: Any = None, batched: bool | None =
     return _model(parts, call, draw, shapes, shape, needs_key)
 
 
-def from_module(module: nn.Module, input_shape: tuple[int, ...]) -> Model:
-    """`wrap` of a linen module for floating-point inputs; equal modules give the same `Model` object, so
+def from_module(module: nn.Module, input_shape: tuple[int, ...], *, dtype: Any = jnp.float32) -> Model:
+    """`wrap` of a linen module for inputs of a `dtype`; equal modules give the same `Model` object, so
     functions jitted over `model.apply` compile once."""
-    return _from_module(module, tuple(input_shape))
+    return _from_module(module, tuple(input_shape), jnp.dtype(dtype))
 
 
 @functools.lru_cache(maxsize=256)
-def _from_module(module: nn.Module, input_shape: tuple[int, ...]) -> Model:
-    shape = jax.ShapeDtypeStruct((2, *input_shape), jnp.float32)
+def _from_module(module: nn.Module, input_shape: tuple[int, ...], dtype: np.dtype) -> Model:
+    shape = jax.ShapeDtypeStruct((2, *input_shape), dtype)
     parts = linen.parts(module, shape)
     draw = _drawing(parts, None)
     return _model(parts, parts.call, draw, jax.eval_shape(draw, jax.random.key(0)), shape, False)

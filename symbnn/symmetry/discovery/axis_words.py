@@ -31,7 +31,9 @@ class Cause:
 
     reason: str
     primitive: str = ""
-    where: Any = None
+    where: tuple[Any, ...] = ()
+    value: Any = None
+    """The constant, or the positions counted, that differ along it, if that is why."""
 
 
 @dataclass(eq=False)
@@ -217,4 +219,8 @@ def _boundaries(word: Word) -> list[int]:
 
 def _joined(causes: tuple[Cause, ...], more: tuple[Cause, ...]) -> tuple[Cause, ...]:
     extra = tuple(cause for cause in more if cause not in causes)
-    return (causes + extra)[:MAX_CAUSES]
+    # What every network has, which comes without a place, is never crowded out.
+    if len(causes) + len(extra) > MAX_CAUSES:
+        extra = tuple(cause for cause in extra if not cause.primitive)
+        causes = causes[:MAX_CAUSES]
+    return causes + extra

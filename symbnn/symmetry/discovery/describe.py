@@ -15,8 +15,21 @@ from symbnn.symmetry.discovery.permutations import Permutations
 from symbnn.symmetry.discovery.redundancy import Generators
 from symbnn.symmetry.discovery.roles import Roles
 from symbnn.symmetry.discovery.unknowns import Unknown, Unknowns, unknown_numbers
-from symbnn.symmetry.program import Value
-from symbnn.symmetry.spec import Factor, Group, Index, Leaf, Role, Segments, SymmetrySpec, Word, atoms
+from symbnn.symmetry.program import Equation, Value
+from symbnn.symmetry.spec import (
+    Factor,
+    Group,
+    Index,
+    Leaf,
+    Missing,
+    Role,
+    Segments,
+    SymmetrySpec,
+    Word,
+    atoms,
+)
+
+KINDS = ("scale", "sign")
 
 
 class Found(NamedTuple):
@@ -35,6 +48,8 @@ class Found(NamedTuple):
     scales: Generators
     signs: Generators
     kinds: dict[Atom, Mixing]
+    bent: tuple[dict[Atom, Equation | None], ...]
+    """By class, the first equation that allows no scales, and likewise for signs."""
 
 
 def describe(found: Found) -> SymmetrySpec:
@@ -55,9 +70,14 @@ def describe(found: Found) -> SymmetrySpec:
     )
     leaves = tuple(_leaf(found, name, value, labels) for name, value in found.leaves.items())
     pins, notes = reasons.collect(found.leaves, found.permutations, found.used, found.held, labels)
-    return SymmetrySpec(
-        groups, leaves, tuple(Index(labels[d], d.size) for d in indices), tuple(pins), tuple(notes)
+    missing = tuple(
+        Missing(labels[c], kind, reasons.missing(kind, c in bent, bent.get(c)))
+        for c in classes
+        for kind, generators, bent in zip(KINDS, (found.scales, found.signs), found.bent, strict=True)
+        if not generators.count(c)
     )
+    indexed = tuple(Index(labels[d], d.size) for d in indices)
+    return SymmetrySpec(groups, leaves, indexed, tuple(pins), tuple(notes), missing=missing)
 
 
 def _classes(found: Found) -> list[Atom]:

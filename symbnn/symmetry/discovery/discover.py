@@ -3,8 +3,9 @@
 Shapes are enough. One pass each, and again from 2 where the slices of a leaf turn out to be rescaled around
 different shifts, with that leaf whole:
 
-1. `program`: the traced function as plain equations.
-2. `unstack`: leaves that hold several layers are taken apart into slices.
+1. `program`: the traced function as plain equations; `simplify`: odd functions in the form that rules know;
+   `selection`, by `ties`: choices of the largest by their scores instead of their numbers.
+2. `unstack`, by `digits`: leaves that hold several layers are taken apart into slices.
 3. `known_values`: values that hold one number everywhere.
 4. `permutations`, by `rules` and `axis_words`: every axis of every value gets a word of atoms; atoms that
    must be relabelled together become one class. Classes that stay free are permutation groups.
@@ -16,13 +17,14 @@ different shifts, with that leaf whole:
 10. `redundancy`: generators that another class already has are dropped.
 11. `kinds`: classes that are only used linearly, which matrices may mix.
 12. `describe`, by `names` and `reasons`: the spec, with names and with the reason of every pinned axis.
+13. `translations`: leaves that may be moved freely while others make up for it.
 
 Every rule is equivariant under the group it leaves, so what is found is a symmetry in exact arithmetic; what
 the rules do not understand is pinned and reported by `explain`.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -41,9 +43,13 @@ from symbnn.symmetry.discovery.known_values import find_known_values
 from symbnn.symmetry.discovery.permutations import find_permutations
 from symbnn.symmetry.discovery.redundancy import Generators, remove_redundant
 from symbnn.symmetry.discovery.roles import find_roles
+from symbnn.symmetry.discovery.selection import reveal_choices
+from symbnn.symmetry.discovery.simplify import simplify
+from symbnn.symmetry.discovery.translations import find_translations
 from symbnn.symmetry.discovery.unknowns import number_unknowns, unknown_numbers
 from symbnn.symmetry.program import Program, Value, flatten
-from symbnn.symmetry.spec import SymmetrySpec
+from symbnn.symmetry.spec import Leaf, SymmetrySpec
+from symbnn.symmetry.spec.translations import Translation
 from symbnn.types import Params
 
 
@@ -67,12 +73,13 @@ def discover(
         apply: The network: any function that JAX can trace, of the weights and of data.
         params: The weights, arrays or `jax.ShapeDtypeStruct`; values do not matter.
         inputs: The data, likewise. Their axes are never relabelled, nor are those of the outputs.
-        eval_only: Adds the rescalings of a BatchNorm that hold in evaluation but detach its running variance
-            from the statistics it stands for.
+        eval_only: Adds the rescalings and translations of a BatchNorm that hold in evaluation but detach its
+            running variance and mean from the statistics they stand for.
         held: Leaves that hold one number everywhere, and keep it, by name: gains of one that were folded into
             the weights behind them (`fold_gains`). They allow for more, and do not move themselves.
     """
     program, leaves = trace(apply, params, *inputs)
+    program = reveal_choices(simplify(program), leaves)
     held = {} if held is None else dict(held)
     for name in held:
         lookup(leaves, name, "leaf")
@@ -91,6 +98,25 @@ def discover(
         leaves=unstack.put_together(described, leaves, sliced.parts),
         notes=(*spec.notes, *unstack.remarks(program, kept)),
         held=tuple(held),
+        translations=_translations(sliced, leaves, described, numbers, eval_only),
+    )
+
+
+def _translations(
+    sliced: unstack.Sliced,
+    leaves: Iterable[str],
+    described: dict[str, Leaf],
+    held: dict[Value, float],
+    eval_only: bool,
+) -> tuple[Translation, ...]:
+    """Of the program whose leaves are parts, said of the leaves that hold them."""
+    statistics = [sliced.names[name] for name, leaf in described.items() if leaf.is_statistic]
+    return find_translations(
+        sliced.program,
+        dict(unstack.places(sliced, leaves)),
+        find_known_values(sliced.program, held),
+        held=frozenset(held),
+        statistics=frozenset() if eval_only else frozenset(statistics),
     )
 
 
@@ -118,7 +144,7 @@ def _find(program: Program, names: dict[str, Value], eval_only: bool, held: dict
     shifts = find_shifts(program, leaves, known)
     shifted = dict.fromkeys(number for value in shifts for number in unknown_numbers(unknowns.words[value]))
     roles = find_roles(unknowns, num_of_leaves, program.inputs[len(names) :], shifted)
-    generators = []
+    generators, missing = [], []
     for modulus in (None, 2):
         system = find_exponents(
             unknowns, known, roles, shifts, signs=modulus is not None, eval_only=eval_only
@@ -126,9 +152,14 @@ def _find(program: Program, names: dict[str, Value], eval_only: bool, held: dict
         forms = [system.reduce({unknown: Fraction(1)}) for unknown in range(num_of_leaves)]
         found = Generators.from_forms(unknowns.atoms, forms, roles.ranks)
         generators.append(remove_redundant(found, over, words, modulus=modulus))
+        # Of several equations the first is named, so it comes last.
+        bent = reversed(system.zeroed.items())
+        missing.append({unknowns.atoms[unknown]: equation for unknown, equation in bent})
     scales, signs = generators
     kinds = find_kinds(unknowns, known, shifts, over, scales, signs)
-    return Found(names, used, held, permutations, unknowns, roles, shifts, over, scales, signs, kinds)
+    return Found(
+        names, used, held, permutations, unknowns, roles, shifts, over, scales, signs, kinds, tuple(missing)
+    )
 
 
 def _refuse_other_leaves(names: list[str], params: Params) -> None:

@@ -8,10 +8,15 @@ Anything not in the table forces exponents to zero.
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from symbnn.symmetry.discovery.linear import ZERO, Form, combine
 from symbnn.symmetry.program import Equation
+
+MAX_DENOMINATOR = 64
+"""Powers that a network takes are halves, thirds and the like."""
 
 
 class Exponents(NamedTuple):
@@ -81,7 +86,17 @@ def known_power(exponents: Exponents) -> list[Form]:
     exponent = exponents.numbers[1]
     if exponent is None or not math.isfinite(exponent):
         return zero(exponents)
-    return _raised(exponents, Fraction(exponent).limit_denominator(10**6))
+    return _raised(exponents, exact_fraction(exponent, exponents.equation.operands[1].dtype))
+
+
+def exact_fraction(number: float, dtype: Any) -> Fraction:
+    """The simplest fraction that the type rounds to the number; else the number as it is written."""
+    rounded = np.asarray(number).astype(dtype)
+    for denominator in range(1, MAX_DENOMINATOR + 1):
+        fraction = Fraction(round(number * denominator), denominator)
+        if np.asarray(float(fraction)).astype(dtype) == rounded:
+            return fraction
+    return Fraction(str(number))
 
 
 def forget(exponents: Exponents) -> list[Form]:
@@ -98,6 +113,13 @@ def compare_unless_infinite(exponents: Exponents) -> list[Form]:
     """As `compare`, and a positive factor fixes ±inf."""
     kept = _kept(exponents, lambda number: number == 0 or not math.isfinite(number))
     return _differences(kept) + forget(exponents)
+
+
+def clamp_sign(exponents: Exponents) -> list[Form]:
+    """Between opposite numbers it is an odd function."""
+    low, _, high = exponents.numbers
+    is_odd = low is not None and high is not None and low == -high
+    return equal(_some(exponents, slice(1, 2))) if is_odd else zero(exponents)
 
 
 def select(exponents: Exponents) -> list[Form]:
@@ -122,6 +144,17 @@ def gathered(exponents: Exponents) -> list[Form]:
     fill = exponents.equation.params.get("fill_value")
     is_own = fill is not None and fill == fill and fill != 0
     return zero(exponents) if is_own else first_operands(1)(exponents)
+
+
+def scattered(exponents: Exponents) -> list[Form]:
+    """What is there and what is put or added there transform alike; indices do not change."""
+    return _unchanged(exponents.operands[1:2]) + equal(_some(exponents, slice(None, None, 2)))
+
+
+def scattered_in_order(exponents: Exponents) -> list[Form]:
+    """As `scattered`, where the larger or smaller one stays."""
+    here = _some(exponents, slice(None, None, 2))
+    return _unchanged(exponents.operands[1:2]) + equal_unless_infinite(here)
 
 
 def convert(exponents: Exponents) -> list[Form]:
@@ -165,11 +198,11 @@ LINEAR = (
     *("sharding_constraint", "real", "imag", "conj", "complex", "link", "link_init", "scan_x"),
     *("scan_y", "concatenate", "split", "slice", "pad", "tile", "stack", "unstack", "transpose"),
     *("squeeze", "expand_dims", "broadcast_in_dim", "reshape", "reduce_sum", "reduce_window_sum"),
-    *("cumsum",),
+    *("cumsum", "psum", "psum_invariant", "pvary", "shard_x", "shard_y", "fft"),
 )
 ORDER = (
-    *("max", "min", "clamp", "reduce_max", "reduce_min", "reduce_window_max", "reduce_window_min"),
-    *("cummax", "cummin"),
+    *("max", "min", "reduce_max", "reduce_min", "reduce_window_max", "reduce_window_min"),
+    *("cummax", "cummin", "pmax", "pmin"),
 )
 ODD = ("tanh", "sin", "tan", "atan", "asinh", "sinh", "erf", "asin", "atanh", "erf_inv")
 EVEN = ("cos", "cosh")
@@ -179,13 +212,16 @@ EXPONENT_RULES: dict[str, tuple[Relation, Relation]] = {
     **dict.fromkeys(ORDER, (equal_unless_infinite, zero)),
     **dict.fromkeys(ODD, (zero, equal)),
     **dict.fromkeys(EVEN, (zero, forget)),
-    **dict.fromkeys(("mul", "dot_general", "conv_general_dilated"), (product, product)),
+    **dict.fromkeys(("mul", "dot_general", "conv_general_dilated", "ragged_dot_general"), (product, product)),
     **dict.fromkeys(("lt", "le", "gt", "ge"), (compare_unless_infinite, zero)),
     **dict.fromkeys(("eq", "ne"), (compare_unless_infinite, compare)),
     **dict.fromkeys(("select_n", "phi"), (select, select_sign)),
     "gather": (gathered, gathered),
+    **dict.fromkeys(("scatter", "scatter-add", "scatter_add", "scatter-sub"), (scattered, scattered)),
+    **dict.fromkeys(("scatter-max", "scatter-min"), (scattered_in_order, zero)),
     "dynamic_slice": (first_operands(1), first_operands(1)),
     "dynamic_update_slice": (first_operands(2), first_operands(2)),
+    "clamp": (equal_unless_infinite, clamp_sign),
     "div": (quotient, product),
     "reduce_precision": (zero, equal),
     "abs": (equal, forget),

@@ -25,7 +25,7 @@ from symbnn.symmetry.program import Equation, Program, Value
 
 VIEWS = {
     *("reshape", "broadcast_in_dim", "squeeze", "expand_dims", "transpose", "convert_element_type"),
-    *("copy", "stop_gradient"),
+    *("copy", "stop_gradient", "pvary"),
 }
 
 
@@ -59,7 +59,7 @@ def find_exponents(
             relation = equal_ignoring_constants
         for view in views:
             for form in _relate(relation, equation, view, known):
-                system.vanish(form)
+                system.vanish(form, equation)
     if not signs and not eval_only:
         # A running variance belongs to the values it divides: it scales with their square.
         for variance, divided in roles.variances:

@@ -28,7 +28,7 @@ Degrees = dict[int, Degree]
 """Of every unknown met so far; leaves are vectors."""
 
 BROADCASTS = {"broadcast_in_dim", "tile", "pad"}
-SUMS = {"reduce_sum", "reduce_window_sum"}
+SUMS = {"reduce_sum", "reduce_window_sum", "psum", "psum_invariant"}
 SMALLEST_CENTRED = 3
 """Of two units only the swap fixes the vector of ones, and that is a permutation."""
 
@@ -192,6 +192,11 @@ def _indexed(count: int) -> Rule:
     return rule
 
 
+def _scattered(uses: _Uses) -> Degree | None:
+    """What is there and what is put or added there; the indices between them may not have the class."""
+    return None if uses.operands[1] else _passed(uses._replace(operands=uses.operands[::2]))
+
+
 def _converted(uses: _Uses) -> Degree | None:
     """Between floating point types; eight bits are quantisation."""
     values = (*uses.equation.operands, *uses.equation.results)
@@ -208,10 +213,11 @@ def _constant_only(uses: _Uses) -> Degree | None:
 RULES: dict[str, Rule] = {
     **dict.fromkeys((*LINEAR, "optimization_barrier"), _passed),
     **dict.fromkeys(("link", "link_init"), _carried),
-    **dict.fromkeys(("mul", "dot_general", "conv_general_dilated"), _product),
+    **dict.fromkeys(("mul", "dot_general", "conv_general_dilated", "ragged_dot_general"), _product),
     **dict.fromkeys(("square", "integer_pow"), _square),
     **dict.fromkeys(("select_n", "phi"), _selected),
     **dict.fromkeys(("gather", "dynamic_slice"), _indexed(1)),
+    **dict.fromkeys(("scatter", "scatter-add", "scatter_add", "scatter-sub"), _scattered),
     "dynamic_update_slice": _indexed(2),
     "div": _quotient,
     "convert_element_type": _converted,

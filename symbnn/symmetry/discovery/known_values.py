@@ -15,7 +15,7 @@ from symbnn.symmetry.program import Equation, Program, Value
 PASS = {
     *("broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose", "copy", "stop_gradient"),
     *("slice", "rev", "tile", "unstack", "scan_x", "scan_y", "device_put", "sharding_constraint"),
-    *("name", "dynamic_slice", "reduce_max", "reduce_min"),
+    *("name", "dynamic_slice", "reduce_max", "reduce_min", "pvary", "shard_x", "shard_y"),
 }
 """One number in, the same number out."""
 
@@ -35,11 +35,11 @@ ARITHMETIC: dict[str, Callable[..., float]] = {
 }
 """On finite numbers; where Python raises, nothing is known."""
 
-ZERO_IF_ANY_IS = {"mul", "dot_general", "conv_general_dilated"}
+ZERO_IF_ANY_IS = {"mul", "dot_general", "conv_general_dilated", "ragged_dot_general"}
 ZERO_IF_ALL_ARE = {
     *("concatenate", "pad", "reduce_sum", "reduce_window_sum", "cumsum", "select_n", "phi", "stack"),
     *("reduce_precision", "dynamic_update_slice", "sin", "tanh", "tan", "sqrt", "sign", "expm1"),
-    *("log1p", "erf", "sort"),
+    *("log1p", "erf", "sort", "real", "imag", "conj", "complex", "fft", "psum", "psum_invariant"),
 }
 
 
@@ -60,6 +60,8 @@ def find_known_values(program: Program, held: dict[Value, float] | None = None) 
 
 def uniform_number(array: np.ndarray) -> float | None:
     """The number an array holds everywhere, or None."""
+    if array.dtype.kind == "c":
+        return uniform_number(array.real) if array.size and not array.imag.any() else None
     # bfloat16 and its like have kind "V" in NumPy, but compare and convert as numbers do.
     is_real = array.dtype.kind in "biuf" or "float" in array.dtype.name
     if not array.size or not is_real:
@@ -77,6 +79,25 @@ def uniform_axes(array: np.ndarray) -> tuple[bool, ...]:
     return tuple(
         bool((array == np.take(array, [0], axis=axis)).all()) if array.size else True
         for axis in range(array.ndim)
+    )
+
+
+def equal_runs(array: np.ndarray, axis: int) -> list[int]:
+    """Lengths of the runs of neighbours along an axis that are equal: a mask with blocks has few."""
+    moved = np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
+    borders = np.flatnonzero((moved[1:] != moved[:-1]).any(1)) + 1
+    return np.diff([0, *borders, len(moved)]).tolist()
+
+
+def period(array: np.ndarray, axis: int) -> int:
+    """After how many positions an array repeats along an axis; its length where it does not."""
+    moved = np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
+    length = len(moved)
+    again = [step for step in range(1, length // 2 + 1) if length % step == 0]
+    # The first row is compared before the rest: most arrays are told by it.
+    return next(
+        (step for step in again if (moved[0] == moved[step]).all() and (moved[step:] == moved[:-step]).all()),
+        length,
     )
 
 

@@ -6,6 +6,7 @@ stay free and span the solutions: each free unknown is a generator.
 
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from typing import Any
 
 Form = Mapping[int, Fraction]
 """Coefficients of unknowns; over GF(2) they are 1."""
@@ -20,8 +21,10 @@ class System:
         self._ranks = ranks
         self._modulus = modulus
         self._solved: dict[int, dict[int, Fraction]] = {}
+        self.zeroed: dict[int, Any] = {}
+        """Ranked unknowns that turned out to be zero by themselves, with the reason given; in order."""
 
-    def vanish(self, form: Form) -> None:
+    def vanish(self, form: Form, reason: Any = None) -> None:
         """Add the equation form = 0."""
         reduced = self.reduce(form)
         if not reduced:
@@ -29,6 +32,8 @@ class System:
         pivot = max(
             reduced, key=lambda unknown: (unknown not in self._ranks, self._ranks.get(unknown, unknown))
         )
+        if len(reduced) == 1 and pivot in self._ranks:
+            self.zeroed[pivot] = reason
         coefficient = reduced.pop(pivot)
         self._solved[pivot] = self._clean({u: -c / coefficient for u, c in reduced.items()})
 

@@ -8,7 +8,7 @@ from symbnn.symmetry.discovery.axis_words import Atom
 COLLECTION = "params/"
 """Flax's top level, which says nothing about a layer."""
 
-SLICE = re.compile(r"\[\d+(:\d+)?\]$")
+SLICE = re.compile(r"\[[\d:, ()]+\]$")
 
 
 def name_classes(places: Mapping[Atom, list[str]], over: Mapping[Atom, list[Atom]]) -> dict[Atom, str]:

@@ -6,8 +6,10 @@ a value by permuting every atom of every axis. Inputs and outputs are pinned, he
 
 from typing import Any, NamedTuple
 
-from symbnn.symmetry.discovery.axis_words import Cause, fresh, pin, resolve, unify
-from symbnn.symmetry.discovery.known_values import uniform_axes
+import numpy as np
+
+from symbnn.symmetry.discovery.axis_words import MAX_SEGMENTS, Cause, fresh, pin, resolve, unify
+from symbnn.symmetry.discovery.known_values import equal_runs, period, uniform_axes
 from symbnn.symmetry.discovery.rules import RULES
 from symbnn.symmetry.discovery.rules.base import AxisMap, Layout, Span, Variable, layout
 from symbnn.symmetry.program import Equation, Loop, Program, Value
@@ -15,6 +17,11 @@ from symbnn.symmetry.spec import Segments, Word
 
 INPUT, OUTPUT = Cause("order of the inputs"), Cause("order of the outputs")
 ITERATIONS = Cause("order of the iterations")
+NOISE = "random numbers drawn along it"
+RANDOM = {
+    *("random_bits", "random_split", "random_fold_in", "random_seed", "random_wrap", "random_unwrap"),
+    *("random_gamma", "threefry2x32", "rng_bit_generator", "rng_uniform"),
+}
 
 
 class Record(NamedTuple):
@@ -78,19 +85,20 @@ def _apply(permutations: Permutations, equation: Equation, known: dict[Value, fl
         for axis, word in enumerate(words):
             if axis not in covered:
                 pin(word, Cause("the rule says nothing about this axis", equation.primitive, equation.where))
+    counted = None if equation.operands else equation.results[0]
     for variable, reason in axis_map.pins.items():
-        pin(record.words.get(variable, ()), Cause(reason, equation.primitive, equation.where))
+        pin(record.words.get(variable, ()), Cause(reason, equation.primitive, equation.where, counted))
     permutations.records.append(record)
 
 
 def _unify_span(permutations: Permutations, record: Record, span: Span, word: Word, cause: Cause) -> None:
     """Make the word of some axes the product, or the sum, of the words of the span's variables."""
+    for variable in span.variables:
+        if (loop := _loop_of(variable)) is not None and variable not in record.words:
+            record.words[variable] = _loop_word(permutations, loop)
     if len(span.variables) == 1 and span.variables[0] not in record.words:
-        loop = _loop_of(span.variables[0])
-        if loop is None:
-            record.words[span.variables[0]] = word
-            return
-        record.words[span.variables[0]] = _loop_word(permutations, loop)
+        record.words[span.variables[0]] = word
+        return
     sizes = record.axis_map.sizes
     parts = [
         record.words[variable] if variable in record.words else fresh(int(sizes[variable]))
@@ -125,7 +133,7 @@ def _opaque(equation: Equation) -> AxisMap:
     spans = [
         layout((number, axis) for axis in range(len(value.shape))) for number, value in enumerate(values)
     ]
-    reason = f"no rule for {equation.primitive}"
+    reason = NOISE if equation.primitive in RANDOM else f"no rule for {equation.primitive}"
     pins = {variable: reason for each in spans for span in each for variable in span.variables}
     split = len(equation.operands)
     return AxisMap(tuple(spans[:split]), tuple(spans[split:]), pins)
@@ -135,15 +143,27 @@ def _words(permutations: Permutations, value: Value, equation: Equation | None =
     if value not in permutations.words:
         words = tuple(fresh(size) for size in value.shape)
         if value.constant is not None:
-            for word, is_uniform in zip(words, uniform_axes(value.constant), strict=True):
-                if not is_uniform:
-                    pin(word, Cause("meets a constant that differs along it", *_place(equation)))
+            cause = Cause("meets a constant that differs along it", *_place(equation), value)
+            is_uniform = uniform_axes(value.constant)
+            words = tuple(
+                word if is_uniform[axis] else _constant_word(value.constant, axis, cause)
+                for axis, word in enumerate(words)
+            )
         permutations.words[value] = words
     return permutations.words[value]
 
 
+def _constant_word(array: np.ndarray, axis: int, cause: Cause) -> Word:
+    """Positions where a constant is equal may be relabelled, if they are neighbours or repeat in turn."""
+    size, runs = array.shape[axis], equal_runs(array, axis)
+    if len(runs) < min(size, MAX_SEGMENTS):
+        return (Segments(tuple(map(fresh, runs))),)
+    step = period(array, axis)
+    return (*fresh(size // step), *fresh(step, (cause,)))
+
+
 def _place(equation: Equation | None) -> tuple[str, Any]:
-    return ("", None) if equation is None else (equation.primitive, equation.where)
+    return ("", ()) if equation is None else (equation.primitive, equation.where)
 
 
 def _loop_of(variable: Variable) -> Loop | None:

@@ -58,32 +58,30 @@ def remove_redundant(
     *,
     modulus: int | None = None,
 ) -> Generators:
-    """Drop from every class the generators that classes varying over it induce."""
+    """Drop from every class the generators that classes varying over it induce, together if need be."""
     found = [
         [atom for atom in piece if isinstance(atom, Unknown)] for words in leaves for piece in pieces(words)
     ]
     vectors = dict(generators.vectors)
     for d in generators.members:
+        varying = [c for c, varied in over.items() if d in varied and c in generators.members]
+        here = [piece for piece in found if any(one.atom is d for one in piece)]
+        if not varying or not vectors[d]:
+            continue
         induced = [
-            vector
-            for c, varied in over.items()
-            if d in varied and c in generators.members
-            for number in range(generators.count(c))
-            if (vector := _induced(generators, found, c, number, d)) is not None
+            _along(generators, here, c, number, d) for c in varying for number in range(generators.count(c))
         ]
-        if induced:
-            vectors[d] = [tuple(v) for v in independent(generators.vectors[d], induced, modulus=modulus)]
+        own = {_along(generators, here, d, number, d): vector for number, vector in enumerate(vectors[d])}
+        vectors[d] = [own[tuple(vector)] for vector in independent(own, induced, modulus=modulus)]
     return Generators(generators.members, vectors, generators.classes)
 
 
-def _induced(
-    generators: Generators, found: list[list[Unknown]], c: Atom, number: int, d: Atom
-) -> Vector | None:
-    """Exponents on d of c's generator, constant along c; None if d's unknowns cannot express it."""
-    induced: dict[int, Fraction] = {}
+def _along(generators: Generators, found: list[list[Unknown]], c: Atom, number: int, d: Atom) -> Vector:
+    """What a generator of c, constant along c, does to every occurrence of d, piece by piece."""
+    exponents = []
     for piece in found:
-        total = sum((generators.exponents(one.number)[number] for one in piece if one.atom is c), Fraction(0))
-        for one in piece:
-            if one.atom is d and induced.setdefault(one.number, total) != total:
-                return None
-    return tuple(induced.get(unknown, Fraction(0)) for unknown in generators.members[d])
+        places = [one for one in piece if one.atom is d]
+        for place in places:
+            factors = [place] if c is d else [one for one in piece if one.atom is c]
+            exponents.append(sum((generators.exponents(one.number)[number] for one in factors), Fraction(0)))
+    return tuple(exponents)

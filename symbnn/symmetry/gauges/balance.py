@@ -25,14 +25,11 @@ from symbnn.symmetry.gauges.minimum import (
     minimise_on_host,
     quickly_compiled,
 )
-from symbnn.symmetry.gauges.mixing import balanced_once, mixed_groups
+from symbnn.symmetry.gauges.mixing import GAP, balanced_once, mixed_groups
 from symbnn.symmetry.group import Element, act, compose, identity
 from symbnn.symmetry.numerics import check_finite
 from symbnn.symmetry.spec import Leaf, SymmetrySpec, check_params, map_atoms
 from symbnn.types import Params
-
-GAP = 1e-8
-"""Between Gram matrices of vectors and duals, relative: the mass is flat there to all of float64's digits."""
 
 
 class Balanced(NamedTuple):
@@ -74,7 +71,9 @@ def balance(
     """
     check_params(spec, params)
     check_finite(params, "such a network has no minimum mass")
-    _check_minimum(spec, count_bias)
+    why = no_minimum(spec, count_bias)
+    if why is not None:
+        raise ValueError(why)
     # Masses and scales go back in the precision that the caller works in.
     dtype = jax.dtypes.canonicalize_dtype(float)
     with jax.enable_x64(True):
@@ -85,23 +84,25 @@ def balance(
 
 
 @lru_cache(maxsize=64)
-def _check_minimum(spec: SymmetrySpec, count_bias: bool) -> None:
+def no_minimum(spec: SymmetrySpec, count_bias: bool = True) -> str | None:
+    """Why the mass has no minimum over the scales, or cannot be minimised; None if it can."""
     if not any(group.num_scales for group in spec.groups):
-        raise ValueError("no group of the spec can be rescaled, so there is nothing to balance")
+        return "no group of the spec can be rescaled, so there is nothing to balance"
     for leaf in counted(spec, count_bias):
         if leaf.shift and any(any(factor.scales) for _, factor in leaf.factors()):
-            raise ValueError(
+            return (
                 f"leaf {leaf.name!r} is used as {leaf.shift:g} + leaf, so its mass is no sum of powers of "
                 "the scales, which balance needs; use normalise"
             )
     degenerate = degenerate_groups(spec, terms(spec, count_bias))
-    if degenerate:
-        raise ValueError(
-            f"the mass has no minimum: the weights into group {degenerate[0]!r} "
-            + (f"(and {len(degenerate) - 1} more groups) " if len(degenerate) > 1 else "")
-            + "can shrink without any other weight growing, as in front of a normalisation layer; "
-            "use normalise, or fold the normalisation into the weights first"
-        )
+    if not degenerate:
+        return None
+    return (
+        f"the mass has no minimum: the weights into group {degenerate[0]!r} "
+        + (f"(and {len(degenerate) - 1} more groups) " if len(degenerate) > 1 else "")
+        + "can shrink without any other weight growing, as in front of a normalisation layer; "
+        "use normalise, or fold the normalisation into the weights first"
+    )
 
 
 @partial(jax.jit, static_argnames=("spec", "count_bias", "limits", "dtype"))

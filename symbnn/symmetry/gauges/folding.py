@@ -5,7 +5,7 @@ multiplies unit by unit, which does not. But γ and the weights W that read what
 γ → s γ and W → W / s, so the network with γ = 1 and γ W is the same function, and its stream rotates.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -41,19 +41,70 @@ def fold_gains(apply: Callable[..., Any], params: Params, *inputs: Any) -> Folde
         params: The weights. A gain that is zero somewhere cannot be folded.
         inputs: The data; shapes are enough.
     """
+    folding = find_folding(apply, params, *inputs)
+    why = refusal(folding, params)
+    if why is not None:
+        raise ValueError(why)
+    return Folded(fold(folding, params), folding.folded, tuple(folding.numbers))
+
+
+class Folding(NamedTuple):
+    """What can be folded in a network, whatever its weights."""
+
+    spec: SymmetrySpec
+    folded: SymmetrySpec
+    """Of networks whose gains are one."""
+    numbers: dict[str, float]
+    """By gain, the number it becomes."""
+
+
+def find_folding(apply: Callable[..., Any], params: Params, *inputs: Any) -> Folding:
+    """The gains without which units may be mixed by matrices."""
     spec = discover(apply, params, *inputs)
     numbers = _freeing(apply, params, inputs, spec)
-    folded = discover(apply, params, *inputs, held=numbers)
-    gains = tuple(numbers)
-    for group in spec.groups:
-        own = [name for name in gains if group.name in _group_names(spec, name)]
-        if own:
-            params = act(spec, _folding(spec, group, own, params), params)
+    return Folding(spec, discover(apply, params, *inputs, held=numbers) if numbers else spec, numbers)
+
+
+def fold(folding: Folding, params: Params) -> Params:
+    """The network with its gains folded; traceable."""
+    for group, gains in _by_group(folding):
+        params = act(folding.spec, _folding(folding.spec, group, gains, params), params)
     # Rounding leaves 1 ± 1e-7; the spec asks for one.
-    params = tree.map_named(
+    numbers = folding.numbers
+    return tree.map_named(
         lambda name, leaf: jnp.full_like(leaf, numbers[name]) if name in numbers else leaf, params
     )
-    return Folded(params, folded, gains)
+
+
+def refusal(folding: Folding, params: Params) -> str | None:
+    """Why the gains of a network, or of several that are stacked, cannot be folded; traced ones pass."""
+    for group, gains in _by_group(folding):
+        values = {name: _values(folding.spec, name, params) for name in gains}
+        if any(isinstance(array, jax.core.Tracer) for array in values.values()):
+            continue
+        for name, array in values.items():
+            if not bool((array != 0).all()):
+                return f"leaf {name!r} is zero somewhere, so it cannot be folded into other weights"
+        is_negative = any(bool((array < 0).any()) for array in values.values())
+        if is_negative and _parities(folding.spec, group, gains) is None:
+            return (
+                f"the gains {gains} are negative somewhere and group {group.name!r} has no signs to fold them"
+            )
+    return None
+
+
+def _by_group(folding: Folding) -> Iterator[tuple[Group, list[str]]]:
+    """Groups that have gains to fold, and those."""
+    for group in folding.spec.groups:
+        own = [name for name in folding.numbers if group.name in _group_names(folding.spec, name)]
+        if own:
+            yield group, own
+
+
+def _values(spec: SymmetrySpec, name: str, params: Params) -> jax.Array:
+    """What a gain multiplies by."""
+    leaf = next(leaf for leaf in spec.leaves if leaf.name == name)
+    return jnp.asarray(tree.named_leaves(params)[name]) + leaf.shift
 
 
 def _freeing(
@@ -100,27 +151,14 @@ def _siblings(spec: SymmetrySpec, gain: str, numbers: dict[str, float]) -> list[
 
 def _folding(spec: SymmetrySpec, group: Group, gains: list[str], params: Params) -> Element:
     """The element that makes the gains of a group one."""
-    arrays = tree.named_leaves(params)
-    leaves = {leaf.name: leaf for leaf in spec.leaves}
-    values = []
-    for name in gains:
-        array = jnp.asarray(arrays[name]).reshape(-1) + leaves[name].shift
-        if not isinstance(array, jax.core.Tracer) and not bool((array != 0).all()):
-            raise ValueError(f"leaf {name!r} is zero somewhere, so it cannot be folded into other weights")
-        values.append(array)
-    stacked = jnp.stack(values)
+    stacked = jnp.stack([_values(spec, name, params).reshape(-1) for name in gains])
     exponents = _exponents(spec, group, gains)
     assert exponents is not None
     scales = jnp.exp(-jnp.asarray(exponents, stacked.dtype) @ jnp.log(jnp.abs(stacked)))
-    negative = stacked < 0
     parities = _parities(spec, group, gains)
     if parities is None:
-        if not isinstance(negative, jax.core.Tracer) and bool(negative.any()):
-            raise ValueError(
-                f"the gains {gains} are negative somewhere and group {group.name!r} has no signs to fold them"
-            )
         return Element({}, {group.name: scales}, {})
-    odd = (jnp.asarray(parities) @ negative.astype(int)) % 2
+    odd = (jnp.asarray(parities) @ (stacked < 0).astype(int)) % 2
     return Element({}, {group.name: scales}, {group.name: jnp.where(odd > 0, -1.0, 1.0)})
 
 

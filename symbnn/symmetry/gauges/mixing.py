@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 
 from symbnn import tree
-from symbnn.symmetry.gauges.mass import counted
-from symbnn.symmetry.group import Element, act
+from symbnn.symmetry.gauges.mass import counted, mass_of
+from symbnn.symmetry.group import Element, act, compose, identity
 from symbnn.symmetry.group.act import transposed
 from symbnn.symmetry.group.matrices import fixing_ones, householder
 from symbnn.symmetry.spec import Factor, Group, Piece, SymmetrySpec, split
@@ -23,6 +23,10 @@ from symbnn.types import Params
 # Weights of rank below n have no minimum in the directions that they miss: those count as if they had this
 # share of the network's mass. Its square is what float64 still resolves in the product of two Gram matrices.
 RIDGE = 1e-7
+GAP = 1e-8
+"""Between Gram matrices of vectors and duals, relative: the mass is flat there to all of float64's digits."""
+TURNS = 50
+"""Most rounds over groups that share weights; one is enough for those that share none."""
 # Steps in a turn for weights that carry a group twice, which no single step balances.
 REPEATED = 12
 
@@ -30,6 +34,22 @@ REPEATED = 12
 def mixed_groups(spec: SymmetrySpec) -> list[Group]:
     """Groups that any invertible matrix may mix."""
     return [group for group in spec.groups if group.kind == "invertible"]
+
+
+def balancing(spec: SymmetrySpec, params: Params) -> Element:
+    """The matrices of least mass, all scales as they are; traceable, of weights in float64."""
+    mass = mass_of(spec, params, count_bias=True).total()
+
+    def turn(state: tuple[Element, jax.Array, jax.Array]) -> tuple[Element, jax.Array, jax.Array]:
+        element, _, number = state
+        step, gap = balanced_once(spec, act(spec, element, params), True, mass)
+        return compose(spec, step, element), gap, number + 1
+
+    def is_open(state: tuple[Element, jax.Array, jax.Array]) -> jax.Array:
+        return (state[1] > GAP) & (state[2] < TURNS)
+
+    start = identity(spec), jnp.full((), jnp.inf), jnp.array(0)
+    return Element({}, {}, {}, jax.lax.while_loop(is_open, turn, start)[0].matrices)
 
 
 def balanced_once(

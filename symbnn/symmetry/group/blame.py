@@ -101,7 +101,7 @@ def _altered_words(word: Word, group: Group, kind: str) -> Iterator[Word]:
 def _altered_factors(factor: Any, group: Group, kind: str) -> Iterator[Any]:
     if isinstance(factor, Slices):
         parts = _altered(factor.parts, lambda axes: _altered_axes(axes, group, kind))
-        yield from map(Slices, parts)
+        yield from (replace(factor, parts=other) for other in parts)
         return
     if isinstance(factor, Segments):
         yield from map(Segments, _altered(factor.words, lambda word: _altered_words(word, group, kind)))

@@ -1,9 +1,12 @@
 """Check a spec numerically: random elements of the group must leave a network's outputs alone.
 
-Permutations, positive scales, signs and matrices are tried one kind at a time and all together. When a kind
+Permutations, positive scales, signs and matrices are tried one kind at a time and all together; translations,
+which are no part of an element, one after the other. When a kind
 breaks the outputs, `blame` finds the group and the first leaf whose description is wrong.
 """
 
+import contextlib
+import dataclasses
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +21,9 @@ from symbnn.frameworks import check_apply
 from symbnn.symmetry.group import blame
 from symbnn.symmetry.group.act import Element, act
 from symbnn.symmetry.group.elements import identity, random_element
+from symbnn.symmetry.group.translate import random_translation
 from symbnn.symmetry.numerics import check_finite, quick_options
+from symbnn.symmetry.program import flatten
 from symbnn.symmetry.spec import SymmetrySpec, check_params
 from symbnn.types import Key, Params
 
@@ -26,8 +31,9 @@ KINDS = ("permutation", "scale", "sign", "matrix", "all")
 
 # Rounding of a deep network in the given precision, far below what a wrong leaf does (0.01 to 1).
 TOLERANCE = {False: 1e-5, True: 1e-10}
-# In half precision some roundings are as large as the effect of a small leaf: a finding says less there.
-HALF_ROUNDINGS = 8
+# Of the coarsest precision that a program computes in, where that is more than the above: in half precision
+# they are as large as the effect of a small leaf, and a finding says less there.
+ROUNDINGS = 8
 
 
 @dataclass(frozen=True)
@@ -89,7 +95,8 @@ def verify(
         key: For the random elements.
         num_elements: Elements that are tried of each kind.
         tolerance: Largest difference of an output, relative to the largest output. Default: 1e-5, with
-            `float64` 1e-10, in half precision eight roundings.
+            `float64` 1e-10, and no less than eight roundings of the coarsest type that the network computes
+            in: float32 weights may be multiplied in bfloat16.
         float64: Compute in double precision, where a right spec is exact to 1e-10.
     """
     check_apply(apply)
@@ -104,12 +111,11 @@ def verify(
     if num_elements < 1:
         raise ValueError(f"num_elements must be at least 1; got {num_elements}")
     check_params(spec, params)
-    tolerance = _tolerance(params, float64) if tolerance is None else tolerance
-    if not float64:
-        params = jax.tree.map(jnp.asarray, params)
-        return _verify(spec, apply, params, inputs, key, num_elements, tolerance)
-    with jax.enable_x64(True):
-        params, inputs = jax.tree.map(doubled, (params, inputs))
+    with jax.enable_x64(True) if float64 else contextlib.nullcontext():
+        params = jax.tree.map(doubled if float64 else jnp.asarray, params)
+        inputs = jax.tree.map(doubled, inputs) if float64 else inputs
+        if tolerance is None:
+            tolerance = max(TOLERANCE[float64], ROUNDINGS * _coarsest(apply, params, inputs))
         return _verify(spec, apply, params, inputs, key, num_elements, tolerance)
 
 
@@ -117,12 +123,17 @@ def _is_key(value: Any) -> bool:
     return jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
 
 
-def _tolerance(params: Params, float64: bool) -> float:
-    """Rounding of a deep network in the precision of its coarsest leaf."""
-    dtypes = {jnp.result_type(leaf) for leaf in jax.tree.leaves(params)}
-    coarse = [float(jnp.finfo(dtype).eps) for dtype in dtypes if jnp.issubdtype(dtype, jnp.floating)]
-    is_half = not float64 and max(coarse, default=0.0) > jnp.finfo(jnp.float32).eps
-    return HALF_ROUNDINGS * max(coarse) if is_half else TOLERANCE[float64]
+def _coarsest(apply: Callable[..., Any], params: Params, inputs: Any) -> float:
+    """The largest rounding of anything that is computed from the weights."""
+    program = flatten(jax.make_jaxpr(apply)(params, *inputs))
+    depends = dict.fromkeys(program.inputs[: len(jax.tree.leaves(params))])
+    count = -1
+    while count != len(depends):  # Once more where a loop's carry turns out to depend on them.
+        count = len(depends)
+        for equation in program.equations:
+            if any(value in depends for value in equation.operands):
+                depends.update(dict.fromkeys(equation.results))
+    return max((float(jnp.finfo(value.dtype).eps) for value in depends if value.is_float), default=0.0)
 
 
 def _verify(
@@ -150,11 +161,27 @@ def _verify(
         for kind in KINDS
         if _has(spec, kind)
     }
+    if spec.translations:
+        moving = jax.jit(functools.partial(random_translation, spec), compiler_options=quick_options())
+        errors["translation"] = max(error(moving(each, params)) for each in jax.random.split(key, count))
     broken = next((kind for kind in errors if not errors[kind] <= tolerance), None)
     if broken is None:
         return Report(errors, tolerance)
+    if broken == "translation":
+        return Report(errors, tolerance, _broken_translation(spec, error, params, key, tolerance))
     elements = [only(spec, element, broken) for element in tried]
     return Report(errors, tolerance, blame.find_culprit(spec, error, params, elements, broken, tolerance))
+
+
+def _broken_translation(
+    spec: SymmetrySpec, error: Callable[[Params], float], params: Params, key: Key, tolerance: float
+) -> blame.Culprit | None:
+    """The first translation that changes outputs by itself."""
+    for translation in spec.translations:
+        alone = dataclasses.replace(spec, translations=(translation,))
+        if not error(random_translation(alone, key, params)) <= tolerance:
+            return blame.Culprit(translation.leaves[0], str(translation), "translation", False)
+    return None
 
 
 def _has(spec: SymmetrySpec, kind: str) -> bool:

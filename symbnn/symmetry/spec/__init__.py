@@ -1,8 +1,19 @@
 """The description of a symmetry group: axes by name go in, a hashable `SymmetrySpec` comes out."""
 
-from symbnn.symmetry.spec.blocks import Piece, join, split
+from symbnn.symmetry.spec.blocks import Piece, join, split, words_by_axis
 from symbnn.symmetry.spec.from_axes import from_axes
-from symbnn.symmetry.spec.spec import Factor, Group, Index, Kind, Leaf, Pin, Role, SymmetrySpec, check_params
+from symbnn.symmetry.spec.spec import (
+    Factor,
+    Group,
+    Index,
+    Kind,
+    Leaf,
+    Missing,
+    Pin,
+    Role,
+    SymmetrySpec,
+    check_params,
+)
 from symbnn.symmetry.spec.words import Segments, Slices, Word, atoms, map_atoms, pieces, slices, word_size
 
 __all__ = [
@@ -11,6 +22,7 @@ __all__ = [
     "Index",
     "Kind",
     "Leaf",
+    "Missing",
     "Piece",
     "Pin",
     "Role",
@@ -27,4 +39,5 @@ __all__ = [
     "slices",
     "split",
     "word_size",
+    "words_by_axis",
 ]

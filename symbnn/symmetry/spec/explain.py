@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from symbnn.symmetry.spec.spec import Factor, Group, Leaf, Pin, SymmetrySpec
-from symbnn.symmetry.spec.words import Word, atoms, slices, word_size
+from symbnn.symmetry.spec.words import Word, atoms, slices_of
 
 FEW = 3
 """Generators whose exponents are all written out."""
@@ -15,6 +15,7 @@ def explain(spec: SymmetrySpec) -> str:
     expected = _by_cause(pin for pin in spec.pins if pin.expected)
     sections = [
         ("groups", list(_groups(spec))),
+        ("translations (free to move, by any amount)", list(map(str, spec.translations))),
         ("pinned axes (their order matters), as expected", list(expected)),
         ("pinned axes, perhaps without need", [_loss(pin) for pin in spec.pins if not pin.expected]),
         ("notes", list(spec.notes)),
@@ -25,12 +26,19 @@ def explain(spec: SymmetrySpec) -> str:
         if body
         for line in (f"{title}:", *(f"  {text}" for text in body), "")
     ]
-    return "\n".join(lines) if spec.groups else "\n".join(["no symmetries found", "", *lines])
+    return (
+        "\n".join(lines)
+        if spec.groups or spec.translations
+        else "\n".join(["no symmetries found", "", *lines])
+    )
 
 
 def _groups(spec: SymmetrySpec) -> Iterator[str]:
     for group in spec.groups:
         yield group_title(spec, group)
+        for missing in spec.missing:
+            if missing.group == group.name:
+                yield f"  no {missing.kind}: {missing.reason}"
         for leaf in spec.leaves:
             for place, factor in _places(leaf):
                 if factor.group == group.name:
@@ -47,16 +55,26 @@ def _places(leaf: Leaf) -> Iterator[tuple[str, Factor]]:
 
 def named_slices(leaf: Leaf) -> Iterator[tuple[str, tuple[Word, ...]]]:
     """The words of every slice of a leaf by its name; of the whole where it has none."""
-    parts, start = slices(leaf.axes), 0
-    for words in parts:
-        length = word_size(words[0]) if words else 1
-        yield leaf.name if parts == (leaf.axes,) else slice_name(leaf.name, start, length), words
+    yield from _named(leaf.name, leaf.axes)
+
+
+def slice_name(leaf: str, axis: int, outer: int, start: int, length: int) -> str:
+    """`kernel[2]`, `kernel[:, 2:4]`: how a slice is written.
+
+    Of an axis that is read as blocks, `kernel[(:, 2:4)]` takes those positions of every block.
+    """
+    place = f"{start}" if length == 1 else f"{start}:{start + length}"
+    return f"{leaf}[{':, ' * axis}{place if outer == 1 else f'(:, {place})'}]"
+
+
+def _named(name: str, axes: tuple[Word, ...]) -> Iterator[tuple[str, tuple[Word, ...]]]:
+    sliced, start = slices_of(axes), 0
+    if sliced is None:
+        yield name, axes
+        return
+    for words, length in zip(sliced.parts, sliced.lengths(), strict=True):
+        yield from _named(slice_name(name, sliced.axis, sliced.outer, start, length), words)
         start += length
-
-
-def slice_name(leaf: str, start: int, length: int) -> str:
-    """`kernel[2]` or `kernel[2:4]`: how a slice along the first axis is written."""
-    return f"{leaf}[{start}]" if length == 1 else f"{leaf}[{start}:{start + length}]"
 
 
 def group_title(spec: SymmetrySpec, group: Group) -> str:

@@ -5,7 +5,7 @@ exponents they are rescaled and flipped. A group's permutation may vary *over* o
 head, scanned layer, convolution group): its array is then indexed by them first.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Literal, get_args
@@ -14,7 +14,8 @@ import numpy as np
 
 from symbnn import tree
 from symbnn.names import lookup
-from symbnn.symmetry.spec.words import Word, atoms, pieces, slices, word_size
+from symbnn.symmetry.spec.translations import Translation
+from symbnn.symmetry.spec.words import Word, atoms, map_atoms, pieces, slices, slices_of, word_size
 from symbnn.types import Params
 
 Role = Literal["produces", "consumes", "both"]
@@ -99,6 +100,15 @@ class Pin:
 
 
 @dataclass(frozen=True)
+class Missing:
+    """Why a group has no scale, or no sign: for `explain`, as `Pin` is."""
+
+    group: str
+    kind: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class SymmetrySpec:
     """All symmetries of a network. Groups come after every group that they vary over."""
 
@@ -107,8 +117,11 @@ class SymmetrySpec:
     indices: tuple[Index, ...] = ()
     pins: tuple[Pin, ...] = field(default=(), compare=False)
     notes: tuple[str, ...] = field(default=(), compare=False)
+    missing: tuple[Missing, ...] = field(default=(), compare=False)
     held: tuple[str, ...] = ()
     """Leaves that must keep the number they hold, or there are fewer symmetries: folded gains."""
+    translations: tuple[Translation, ...] = ()
+    """Moves by any amount that no output sees. They are no part of an `Element`: they do not commute."""
 
     def __post_init__(self) -> None:
         seen = {index.name: index.size for index in self.indices}
@@ -121,10 +134,10 @@ class SymmetrySpec:
             _check_kind(group, self.groups)
             seen[group.name] = group.size
         for leaf in self.leaves:
-            shapes = [tuple(map(word_size, words)) for words in (leaf.axes, *slices(leaf.axes))]
-            if shapes[0] != leaf.shape or any(shape[1:] != leaf.shape[1:] for shape in shapes):
+            described = tuple(map(word_size, leaf.axes))
+            if described != leaf.shape or not _is_tiled(leaf.axes):
                 raise ValueError(
-                    f"leaf {leaf.name!r} has shape {leaf.shape}; its words {leaf.axes} describe {shapes[0]}"
+                    f"leaf {leaf.name!r} has shape {leaf.shape}; its words {leaf.axes} describe {described}"
                 )
             for axis, factor in leaf.factors():
                 if factor.group is not None and (size := seen.get(factor.group)) != factor.size:
@@ -151,11 +164,39 @@ class SymmetrySpec:
         plain = tuple(replace(group, kind="permutation", centred=False) for group in self.groups)
         return replace(self, groups=plain)
 
+    def restricted(self, names: Collection[str]) -> "SymmetrySpec":
+        """The same with only those groups; the units of others are left as they are."""
+
+        def kept(factor: Factor) -> Factor:
+            return factor if factor.group in known else Factor(factor.size, role=factor.role)
+
+        known = {*names, *(index.name for index in self.indices)}
+        leaves = (
+            replace(leaf, axes=tuple(map_atoms(kept, word) for word in leaf.axes)) for leaf in self.leaves
+        )
+        groups = tuple(group for group in self.groups if group.name in names)
+        return replace(self, groups=groups, leaves=tuple(leaves))
+
     def explain(self) -> str:
         """Groups, leaves, and every pinned axis with its reason, as text."""
         from symbnn.symmetry.spec.explain import explain
 
         return explain(self)
+
+
+def _is_tiled(axes: tuple[Word, ...]) -> bool:
+    """Whether the slices of an array, if it has any, make up the whole."""
+    sliced = slices_of(axes)
+    if sliced is None:
+        return True
+    axis, shape = sliced.axis, tuple(map(word_size, axes))
+    shapes = [tuple(map(word_size, part)) for part in sliced.parts]
+    return (
+        sum(part[axis] for part in shapes) == shape[axis]
+        and all((*part[:axis], *part[axis + 1 :]) == (*shape[:axis], *shape[axis + 1 :]) for part in shapes)
+        and all(part[axis] % sliced.outer == 0 for part in shapes)
+        and all(map(_is_tiled, sliced.parts))
+    )
 
 
 def _check_kind(group: Group, groups: tuple[Group, ...]) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.linalg
 
 from symbnn import symmetry
-from symbnn.symmetry.spec import Segments, slices, word_size
+from symbnn.symmetry.spec import Segments, Slices, word_size
 from tests.symmetry.discovery.fuzz_programs import BATCH, INPUTS, SHAPES, WEIGHTS, program
 
 
@@ -27,12 +27,26 @@ def ways(word, path=()):
 
 def act_by_formula(spec, permutations, factors, leaf, array):
     """new[i, j] = s[i, j]^e · old[ρ(i), π[i](j)], one element at a time, slice by slice."""
-    described = slices(leaf.axes)
-    if described == (leaf.axes,):
-        return act_on_slice(spec, permutations, factors, leaf.shift, leaf.axes, array)
-    ends = np.cumsum([word_size(words[0]) for words in described])
-    pairs = zip(described, np.split(array, ends[:-1]), strict=True)
-    return np.concatenate([act_on_slice(spec, permutations, factors, leaf.shift, *pair) for pair in pairs])
+
+    def act_on(words, part):
+        return act_on_slice(spec, permutations, factors, leaf.shift, words, part)
+
+    return slice_by_slice(act_on, leaf.axes, array)
+
+
+def slice_by_slice(change, axes, array):
+    """Every slice changed by itself; where there are none, the whole."""
+    first = axes[0][0] if axes and axes[0] else None
+    if not isinstance(first, Slices):
+        return change(axes, array)
+    new, start, block = np.empty_like(array), 0, array.shape[first.axis] // first.outer
+    for words in first.parts:
+        length = word_size(words[first.axis]) // first.outer
+        places = [block * number + start + n for number in range(first.outer) for n in range(length)]
+        here = (*[slice(None)] * first.axis, places)
+        new[here] = slice_by_slice(change, words, array[here])
+        start += length
+    return new
 
 
 def act_on_slice(spec, permutations, factors, shift, words, array):
@@ -62,12 +76,7 @@ def act_on_slice(spec, permutations, factors, shift, words, array):
 
 def mix_by_formula(spec, matrices, leaf, array):
     """new[i, a] = Σ_b M[i][a, b] · old[i, b] on vectors, M^-T on duals, one element at a time."""
-    described = slices(leaf.axes)
-    if described == (leaf.axes,):
-        return mix_slice(spec, matrices, leaf.axes, array)
-    ends = np.cumsum([word_size(words[0]) for words in described])
-    pairs = zip(described, np.split(array, ends[:-1]), strict=True)
-    return np.concatenate([mix_slice(spec, matrices, *pair) for pair in pairs])
+    return slice_by_slice(lambda words, part: mix_slice(spec, matrices, words, part), leaf.axes, array)
 
 
 def mix_slice(spec, matrices, words, array):
@@ -140,6 +149,39 @@ def act(spec, params, random):
     return {name: mix_by_formula(spec, matrices, leaves[name], array) for name, array in moved.items()}
 
 
+def translate_by_formula(translation, params, random):
+    """leaf[axes] += coefficient · t[amount] Π (other[axes] + offset)^exponent, index by index."""
+    sizes = dict(translation.sizes)
+    amount = random.normal(size=translation.shape)
+    moved = {name: array.copy() for name, array in params.items()}
+    for change in translation.changes:
+        used = [change.axes, change.amount, *(power.axes for power in change.powers)]
+        indices = list(dict.fromkeys(index for axes in used for axis in axes for index in axis))
+        for choice in itertools.product(*(range(sizes[index]) for index in indices)):
+            at = dict(zip(indices, choice, strict=True))
+
+            def place(axes, start=0, at=at):
+                found = [0] * len(axes)
+                for number, axis in enumerate(axes):
+                    for index in axis:
+                        found[number] = found[number] * sizes[index] + at[index]
+                return (start + found[0], *found[1:]) if found else ()
+
+            step = change.coefficient * amount[place(change.amount)]
+            for power in change.powers:
+                base = params[power.place.leaf][place(power.axes, power.place.start)] + power.offset
+                step = step * base**power.exponent
+            moved[change.place.leaf][place(change.axes, change.place.start)] += step
+    return moved
+
+
+def translate(spec, params, random):
+    """All translations, one after the other."""
+    for translation in spec.translations:
+        params = translate_by_formula(translation, params, random)
+    return params
+
+
 def find_and_try(names, random):
     """Groups found in the program of these operations, and how much a random element changes its output."""
     spec = symmetry.discover(program(jnp, names), SHAPES, jax.ShapeDtypeStruct((BATCH, INPUTS), jnp.float32))
@@ -147,9 +189,8 @@ def find_and_try(names, random):
     x = random.normal(size=(BATCH, INPUTS))
     nearly = {name: array * (1 + 1e-13 * random.normal(size=array.shape)) for name, array in params.items()}
     with np.errstate(all="ignore"):
-        before, rounded, after = (
-            program(np, names)(weights, x) for weights in (params, nearly, act(spec, params, random))
-        )
+        moved = act(spec, translate(spec, params, random), random)
+        before, rounded, after = (program(np, names)(weights, x) for weights in (params, nearly, moved))
     if not np.isfinite(before).all() or np.abs(before).max() > 1e12:
         return spec, 0.0
     # An output that is zero but for rounding has no relative error.

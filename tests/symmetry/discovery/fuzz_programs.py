@@ -19,6 +19,7 @@ SHAPES = {name: jax.ShapeDtypeStruct(shape, jnp.float32) for name, shape in WEIG
 PERMUTATION = np.array([5, 3, 1, 0, 2, 4])
 ROWS = np.array([True, False, True])[:, None]
 CONSTANT = np.array([1.0, 2, 2, 1, 3, 1])
+SEEN = np.tri(BATCH, dtype=bool)
 
 
 def softmax(xp, h, axis=-1):
@@ -29,6 +30,19 @@ def softmax(xp, h, axis=-1):
 def layer_norm(xp, h):
     centred = h - h.mean(-1, keepdims=True)
     return centred / xp.sqrt((centred * centred).mean(-1, keepdims=True) + 1e-2)
+
+
+def one_pass(xp, h, weight=1.0):
+    """LayerNorm by E[x²] − E[x]²."""
+    mean = h.mean(-1, keepdims=True)
+    variance = xp.maximum((h * h).mean(-1, keepdims=True) - weight * mean * mean, 0)
+    return (h - mean) / xp.sqrt(variance + 1e-2)
+
+
+def square_rows(xp, h):
+    """Means of the rows, taken from the columns of a square array."""
+    scores = h @ h.T
+    return (scores - scores.mean(-1)[None, :]) @ h
 
 
 def state_space(xp, h, p):
@@ -127,6 +141,29 @@ OPS = {
     "largest of rows": lambda xp, h, p: h + h.max(0),
     "bent state": lambda xp, h, p: xp.tanh(state_space(xp, h, p)),
     "constant broadcast": lambda xp, h, p: h + xp.ones((BATCH, HIDDEN), h.dtype) * p["scalar"],
+    # Some leaf may be moved freely, or nearly so.
+    "key bias": lambda xp, h, p: softmax(xp, h @ (h + p["v"]).T) @ h,
+    "value bias": lambda xp, h, p: softmax(xp, h @ h.T) @ (h + p["v"]) + p["w"],
+    "value bias before a gain": lambda xp, h, p: (softmax(xp, h @ h.T) @ (h @ p["m"] + p["v"])) * p["w"],
+    "shift moves on": lambda xp, h, p: (layer_norm(xp, h) + p["v"]) @ p["m"] + p["w"],
+    "two biases": lambda xp, h, p: xp.maximum((h + p["v"]) + (h @ p["m"] + p["w"]), 0),
+    "gain, then read": lambda xp, h, p: (layer_norm(xp, h) * p["w"]) @ p["m"] + p["v"],
+    "written, then centred": lambda xp, h, p: layer_norm(xp, h @ p["m"] + p["v"]),
+    "softmax, then read": lambda xp, h, p: softmax(xp, h + p["v"]) @ p["m"] + p["w"],
+    "variance in one pass": lambda xp, h, p: one_pass(xp, h @ p["m"] + p["v"]),
+    "masked scores": lambda xp, h, p: softmax(xp, xp.where(SEEN, h @ (h + p["v"]).T, -np.inf)) @ h,
+    "threshold moves along": lambda xp, h, p: xp.maximum(h + p["v"], p["w"]) @ p["m"],
+    "centred along the rows": lambda xp, h, p: (h + p["v"]) - (h + p["v"]).mean(0),
+    "key bias that is squared": lambda xp, h, p: softmax(xp, h @ (h + p["v"]).T ** 2) @ h,
+    "key bias that is read twice": lambda xp, h, p: softmax(xp, h @ (h + p["v"]).T) @ (h + p["v"]),
+    "scores of the other axis": lambda xp, h, p: softmax(xp, (h + p["v"]) @ h.T, 0) @ h,
+    "mean of the other axis": lambda xp, h, p: square_rows(xp, h @ p["m"] + p["v"]),
+    "nearly a variance": lambda xp, h, p: one_pass(xp, h @ p["m"] + p["v"], 0.5),
+    "masked by a number": lambda xp, h, p: softmax(xp, xp.where(SEEN, h @ (h + p["v"]).T, -2.0)) @ h,
+    "a quotient of other sums": lambda xp, h, p: xp.exp(h) / xp.exp(0.5 * h).sum(-1, keepdims=True) @ p["m"],
+    "mean of a part": lambda xp, h, p: (
+        (h @ p["m"] + p["v"]) - (h @ p["m"] + p["v"])[:, :3].mean(-1, keepdims=True)
+    ),
     # Order matters in these: they are what wrong rules get wrong.
     "cumsum": lambda xp, h, p: xp.cumsum(h, -1),
     "argmax": lambda xp, h, p: h * xp.argmax(h, -1)[:, None],
@@ -138,6 +175,109 @@ OPS = {
     "roll": lambda xp, h, p: h + xp.roll(h, 1, -1),
     "position": lambda xp, h, p: h + xp.arange(HIDDEN),
 }
+
+
+def scattered(xp, h, rows):
+    """Rows added up by where they are sent."""
+    if xp is np:
+        total = np.zeros_like(h)
+        np.add.at(total, rows, h)
+        return total
+    return jnp.zeros_like(h).at[rows].add(h)
+
+
+def largest_sent(xp, h, rows, start):
+    if xp is np:
+        total = np.full_like(h, start)
+        np.maximum.at(total, rows, h)
+        return total
+    return jnp.full_like(h, start).at[rows].max(h)
+
+
+def ragged(xp, h, weights):
+    """A matrix for the first row, another for the other two."""
+    if xp is np:
+        return np.concatenate([h[:1] @ weights[0], h[1:] @ weights[1]])
+    return lax.ragged_dot(h, weights[:2], jnp.array([1, BATCH - 1], jnp.int32))
+
+
+def spread(xp, h):
+    """Less the mean over a mapped axis."""
+    if xp is np:
+        return h - h.mean(0)
+    return jax.vmap(lambda row: row - lax.pmean(row, "batch"), axis_name="batch")(h)
+
+
+def paired(xp, u):
+    """Two units at a time, one bent and one not."""
+    return xp.concatenate([u[..., 0], xp.maximum(u[..., 1], 0)], -1)
+
+
+def gated(xp, u, p):
+    return u[..., 0] * xp.tanh(u[..., 1]) @ p["down"][0][:2]
+
+
+def even_times_odd(xp, u, p):
+    return xp.maximum(u[:, ::2] * u[:, 1::2], 0) @ p["m"][:3]
+
+
+def largest(xp, scores):
+    """One where the first of the largest is, as of `jax.nn.one_hot`."""
+    return (xp.argmax(scores, -1)[:, None] == xp.arange(HIDDEN)).astype(scores.dtype)
+
+
+SENT = np.array([1, 1, 0], np.int32)
+# What networks of later kinds are made of. What is read in parts is taken apart.
+OPS |= {
+    "fourier of rows": lambda xp, h, p: xp.fft.fft(h, axis=0).real,
+    "fourier of units": lambda xp, h, p: xp.fft.fft(h, axis=-1).real,
+    "complex": lambda xp, h, p: ((h + 1j * (h @ p["m"])) * (2 + 0j)).imag,
+    "complex offset": lambda xp, h, p: (1j * h + 1).imag + (1j * h + 1).real,
+    "messages": lambda xp, h, p: scattered(xp, h, SENT),
+    "messages and one": lambda xp, h, p: scattered(xp, h, SENT) + 1,
+    "largest message": lambda xp, h, p: xp.maximum(largest_sent(xp, h, SENT, -np.inf), 0),
+    "largest message or one": lambda xp, h, p: largest_sent(xp, h, SENT, 1.0),
+    "ragged": lambda xp, h, p: xp.maximum(ragged(xp, h, p["up"]), 0) @ p["down"][0],
+    "ragged twice": lambda xp, h, p: ragged(xp, xp.maximum(ragged(xp, h, p["up"]), 0), p["down"]),
+    "mean over the batch": lambda xp, h, p: spread(xp, h),
+    "hard tanh": lambda xp, h, p: xp.where(h > 1, 1.0, xp.where(h < -1, -1.0, h)),
+    "uneven clip": lambda xp, h, p: xp.clip(h, -1, 2),
+    "uneven steps": lambda xp, h, p: xp.where(h > 1, 1.0, xp.where(h < -2, -2.0, h)),
+    "conjugates": lambda xp, h, p: (1 + h) * (1 - h),
+    "uneven conjugates": lambda xp, h, p: (1 + h) * (2 - h),
+    "third root": lambda xp, h, p: xp.abs(h) ** 0.3333333,
+    "interleaved": lambda xp, h, p: even_times_odd(xp, h @ p["m"], p),
+    "gates side by side": lambda xp, h, p: gated(xp, (h @ p["up"][0]).reshape(BATCH, 2, 2), p),
+    "gates in halves": lambda xp, h, p: gated(
+        xp, xp.swapaxes((h @ p["up"][0]).reshape(BATCH, 2, 2), 1, 2), p
+    ),
+    "pairs of units": lambda xp, h, p: paired(xp, h.reshape(BATCH, 3, 2)),
+    "halves of units": lambda xp, h, p: paired(xp, xp.swapaxes(h.reshape(BATCH, 2, 3), 1, 2)),
+    "pairs and all": lambda xp, h, p: paired(xp, h.reshape(BATCH, 3, 2)) + h,
+    "even and odd": lambda xp, h, p: xp.concatenate([h[:, ::2], -h[:, 1::2]], -1),
+    "every third": lambda xp, h, p: xp.concatenate([h[:, ::3], h[:, 1::3], xp.tanh(h[:, 2::3])], -1),
+    # The largest, where it is one and where it may be many.
+    "largest kept": lambda xp, h, p: h * largest(xp, h),
+    "largest of scores": lambda xp, h, p: h * largest(xp, h @ p["m"] + p["v"]),
+    "largest of scores alone": lambda xp, h, p: h * largest(xp, h @ p["m"]),
+    "largest of scores cut off": lambda xp, h, p: h * largest(xp, xp.maximum(h @ p["m"] + p["v"], 0)),
+    "largest of signs": lambda xp, h, p: h * largest(xp, xp.sign(h @ p["m"] + p["v"])),
+    "row of the largest": lambda xp, h, p: h * p["m"][xp.argmax(softmax(xp, h @ p["m"] + p["w"]), -1)],
+    "row of the nearest": lambda xp, h, p: p["m"][xp.argmin(((h[:, None] - p["m"]) ** 2).sum(-1), -1)],
+    "columns of layers": lambda xp, h, p: xp.tanh(h @ p["up"][:, :, 0].T) @ p["down"][:, 0],
+}
+
+LINEAR_STEPS = (
+    *("linear attention", "gram of units", "rms by product", "masked rows", "gated by a norm", "scale"),
+    *("weighed norm", "rms", "broadcast", "scalar"),
+)
+"""They leave matrices of the hidden units: any invertible ones, or orthogonal ones."""
+NEAR_MISSES = (
+    *("bias that is constant", "gain", "norm with a gain", "square kept", "square bent", "square times"),
+    *("square and plain", "weighed by a leaf", "layer norm with a gain", "exponential", "reciprocal"),
+    *("above a half", "largest of rows", "filled rows", "mean added", "constant broadcast", "shift"),
+)
+"""One of them between linear steps takes the matrices away, but for those that fix the vector of ones."""
 
 
 def along(u, numbers):
@@ -315,3 +455,15 @@ def random_step(random):
 def random_names(random, *, containing=None):
     names = [random_step(random) for _ in range(random.integers(1, 5))]
     return [*names[:2], containing, *names[2:]] if containing else names
+
+
+def linear_names(random):
+    """Steps that use the hidden units linearly."""
+    return [str(name) for name in random.choice(LINEAR_STEPS, random.integers(1, 4))]
+
+
+def nearly_linear_names(random):
+    """The same with one step among them that does not."""
+    names = linear_names(random)
+    names.insert(random.integers(0, len(names) + 1), str(random.choice(NEAR_MISSES)))
+    return names

@@ -6,38 +6,83 @@ them, or on the axis of experts, heads or layers that hidden units vary over. Pr
 """
 
 import itertools
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 from tests.symmetry.discovery.fuzz_elements import find_and_try
-from tests.symmetry.discovery.fuzz_programs import BLOCKS, OPS, OVER, PLACES, random_names
+from tests.symmetry.discovery.fuzz_programs import (
+    BLOCKS,
+    OPS,
+    OVER,
+    PLACES,
+    linear_names,
+    nearly_linear_names,
+    random_names,
+)
 
 
-def check(count: int, seed: int):
+class Count(NamedTuple):
+    """What was found in many programs."""
+
+    groups: int = 0
+    scales: int = 0
+    signs: int = 0
+    translated: int = 0
+    """Programs with a translation."""
+    linear: int = 0
+    """Programs with an invertible or orthogonal class."""
+    near_misses: int = 0
+    misled: int = 0
+    """Near misses in which matrices were found nevertheless, beyond those that fix the vector of ones."""
+
+
+def has_matrices(spec, *, centred=True):
+    return any(group.is_linear and (centred or not group.centred) for group in spec.groups)
+
+
+def check(count: int, seed: int) -> Count:
+    """Half of the programs are any, a quarter linear, a quarter linear but for one step."""
     random = np.random.default_rng(seed)
-    groups = scales = signs = 0
-    for _ in range(count):
-        names = random_names(random)
+    total = Count()
+    for number in range(count):
+        draw = (random_names, linear_names, random_names, nearly_linear_names)[number % 4]
+        names = draw(random)
         spec, error = find_and_try(names, random)
         assert error < 1e-9, (names, error, spec.explain())
-        groups += len(spec.groups)
-        scales += sum(group.num_scales for group in spec.groups)
-        signs += sum(group.num_signs for group in spec.groups)
-    return groups, scales, signs
+        is_near = draw is nearly_linear_names
+        found = Count(
+            len(spec.groups),
+            sum(group.num_scales for group in spec.groups),
+            sum(group.num_signs for group in spec.groups),
+            bool(spec.translations),
+            has_matrices(spec),
+            is_near,
+            is_near and has_matrices(spec, centred=False),
+        )
+        assert draw is not linear_names or has_matrices(spec, centred=False), names
+        total = Count(*(a + b for a, b in zip(total, found, strict=True)))
+    return total
 
 
 def test_nothing_is_invented():
-    groups, scales, signs = check(100, seed=0)
+    found = check(100, seed=0)
     # The programs must have something to find, or the test has no teeth.
-    assert groups > 50
-    assert scales > 20
-    assert signs > 20
+    assert found.groups > 50
+    assert found.scales > 20
+    assert found.signs > 20
+    assert found.translated > 10
+    assert found.linear > 25
+    assert found.near_misses == 25
+    assert not found.misled
 
 
 @pytest.mark.slow
 def test_nothing_is_invented_in_two_thousand_programs():
-    check(2000, seed=1)
+    found = check(2000, seed=1)
+    assert found.near_misses == 500
+    assert not found.misled
 
 
 @pytest.mark.parametrize("name", OPS)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from symbnn.symmetry.discovery import axis_words, fibres, kinds, known_values
+from symbnn.symmetry.discovery import axis_words, fibres, kinds, known_values, ties
 from symbnn.symmetry.discovery import permutations as first_pass
 from symbnn.symmetry.discovery.exponent_rules import EXPONENT_RULES, equal, equal_ignoring_constants
 from symbnn.symmetry.discovery.rules import RULES, AxisMap, Span, elementwise_rule, layout
@@ -59,6 +59,7 @@ WRONG_RULES = {
     "experts gathered": ("gather", gather_in_place, "experts/hidden/gathered"),
     "experts stacked": ("stack", without_pins("stack"), "experts/hidden/stacked"),
     "experts rolled": ("concatenate", concatenate_backwards, "experts/hidden/rolled"),
+    "fourier": ("fft", elementwise_rule, "fourier of units"),
     "row repeated": ("gather", gather_without_repetition, "experts/hidden/one row"),
 }
 WRONG_EXPONENTS = {
@@ -67,6 +68,11 @@ WRONG_EXPONENTS = {
     "exp scales": ("exp", (equal, equal), "exp"),
     "mul is linear": ("mul", (equal, equal), "gain"),
     "sine scales": ("sin", (equal, equal), "sine"),
+    "messages onto constants scale": (
+        "scatter-max",
+        (equal_ignoring_constants, equal_ignoring_constants),
+        "largest message or one",
+    ),
     "padding scales": ("pad", (equal_ignoring_constants, equal), "pad with one"),
 }
 
@@ -82,6 +88,11 @@ WRONG_KINDS = {
     "orders mix": ("sort", lambda uses: 1, "sorted only"),
     "comparisons mix": ("gt", lambda uses: 0, "above a half"),
 }
+
+
+def test_scores_taken_for_different_are_caught(monkeypatch):
+    monkeypatch.setattr(ties.Ties, "are_apart", lambda self, value, axis: True)
+    assert caught("largest of signs")
 
 
 def caught(operation: str) -> bool:

@@ -29,7 +29,7 @@ def test_traps_find_nothing(trap):
 
 
 PARTIAL = {
-    "mask by segments": (lambda h, p: jnp.where(MASK, h, 0), []),
+    "mask by segments": (lambda h, p: jnp.where(MASK, h, 0), [(2, (), 1, 1), (4, (), 1, 1)]),
     "two halves": (
         lambda h, p: jnp.concatenate([h[:, :3], jnp.tanh(h[:, 3:])], -1),
         [(3, (), 0, 1), (3, (), 1, 1)],

@@ -208,7 +208,7 @@ NEAR_MISSES = {
     "integers": lambda h, p: h.astype(jnp.int32).astype(jnp.float32),
     "quotient": lambda h, p: p["gain"] / (h + 9),
     "sorted": lambda h, p: jnp.sort(h, -1),
-    "rotary pairs": lambda h, p: jnp.concatenate([h[:, ::2], -h[:, 1::2]], -1),
+    "rotary pairs": lambda h, p: h + jnp.concatenate([h[:, ::2], -h[:, 1::2]], -1),
     "lost in a branch": lambda h, p: lax.cond(h.sum() > 0, jnp.tanh, lambda h: h, h),
     "bent in a loop": lambda h, p: lax.fori_loop(0, 3, lambda i, h: jnp.sin(h) + h, h),
 }

@@ -91,6 +91,28 @@ def test_gauges_fix_one_representative():
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4), found, expected)
 
 
+def fused(p, x):
+    """One head of queries and keys, interleaved, over values that are the inputs."""
+    h = x @ p["qk"] + p["bias"]
+    return jax.nn.softmax(h[:, ::2] @ h[:, 1::2].T) @ jnp.tanh(x @ p["value"]) @ p["out"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["weights", "activations"])
+def test_fused_layers_are_aligned(method):
+    params = jax.tree.map(jnp.asarray, draw({"qk": (3, 8), "bias": (8,), "value": (3, 5), "out": (5, 2)}))
+    spec = symmetry.discover(fused, params, INPUTS)
+    settings = {"apply": fused, "inputs": INPUTS} if method == "activations" else {}
+    samples, planted = noisy_copies(spec, params, jax.random.key(1), 4, noise=0.01)
+    result = symmetry.align(spec, samples, reference=params, method=method, **settings)
+    for number in range(4):
+        moved = jax.tree.map(lambda leaf, n=number: leaf[n], (samples, result.samples))
+        np.testing.assert_allclose(*(fused(one, INPUTS) for one in moved), rtol=1e-3, atol=1e-4)
+    value = next(group.name for group in spec.groups if group.size == 5)
+    expected = jax.vmap(lambda g: symmetry.inverse(spec, g))(planted).permutations[value]
+    np.testing.assert_array_equal(result.elements.permutations[value], expected)
+
+
 def test_slices_that_rescale_around_different_numbers_stay_together():
     """One array of two variances with different ε: an array has one shift."""
 

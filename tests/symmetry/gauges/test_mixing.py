@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from symbnn import symmetry
-from symbnn.symmetry.gauges.mixing import gram_matrices
+from symbnn.symmetry.gauges.mixing import balancing, gram_matrices
 from tests.symmetry.cases import draw, inputs
 from tests.symmetry.discovery.test_kinds import LINEAR
 
@@ -70,6 +70,16 @@ def test_balance_of_mixed_groups_jits_and_vmaps():
     samples = jax.vmap(symmetry.act, in_axes=(None, 0, None))(spec, elements, params)
     masses = jax.jit(jax.vmap(lambda one: symmetry.balance(spec, one).mass_after))(samples)
     np.testing.assert_allclose(masses, symmetry.balance(spec, params).mass_after, rtol=1e-5)
+
+
+def test_matrices_alone_reach_the_least_mass_where_nothing_else_scales():
+    _, spec, params, _ = found("LoRA")
+    spec = spec.restricted([group.name for group in spec.groups if group.is_linear])
+    with jax.enable_x64(True):
+        wide = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), params)
+        moved = symmetry.act(spec, balancing(spec, wide), wide)
+        mass = sum(float(jnp.sum(leaf**2)) for leaf in jax.tree.leaves(moved))
+    np.testing.assert_allclose(mass, symmetry.balance(spec, params).mass_after, rtol=1e-6)
 
 
 def test_weights_of_zero_can_be_balanced():

@@ -182,3 +182,38 @@ def test_random_keys_among_the_weights_are_left_alone():
     wrong = altered(spec, name, 0, Factor(5))
     report = symmetry.verify(wrong, apply, state, inputs((4, 3)), KEY, num_elements=1)
     assert report.bad_leaf == name
+
+
+def mixed_net(params, x):
+    """Weights in float32, products in bfloat16, as accelerators like it."""
+    half = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), params)
+    return relu_net(half, x.astype(jnp.bfloat16)).astype(jnp.float32)
+
+
+@pytest.mark.parametrize("float64", [False, True])
+def test_the_tolerance_is_that_of_the_precision_computed_in(float64):
+    params = draw(SHAPES)
+    spec = found(mixed_net, params)
+    report = symmetry.verify(spec, mixed_net, params, inputs((4, 3)), KEY, float64=float64)
+    assert report.ok, report
+    assert report.tolerance == 8 * float(jnp.finfo(jnp.bfloat16).eps)
+
+
+def test_a_wrong_spec_is_found_out_in_mixed_precision():
+    params = draw(SHAPES)
+
+    def apply(params, x):
+        return mixed_net(params, x) + params["hidden"]["bias"][0]
+
+    assert not symmetry.verify(found(mixed_net, params), apply, params, inputs((4, 3)), KEY).ok
+
+
+def test_precision_of_what_no_weight_reaches_does_not_count():
+    params = draw(SHAPES)
+
+    def apply(params, x):
+        return relu_net(params, x + jnp.ones(3, jnp.bfloat16).astype(x.dtype))
+
+    report = symmetry.verify(found(apply, params), apply, params, inputs((4, 3)), KEY, float64=True)
+    assert report.ok
+    assert report.tolerance == 1e-10

@@ -6,9 +6,11 @@ import pytest
 
 from symbnn.symmetry.spec import (
     Factor,
+    Group,
     Leaf,
     Segments,
     Slices,
+    SymmetrySpec,
     atoms,
     join,
     map_atoms,
@@ -16,13 +18,19 @@ from symbnn.symmetry.spec import (
     slices,
     split,
     word_size,
+    words_by_axis,
 )
 from tests.symmetry.specs import concatenated_spec, everything_spec
 
 A, B, C = Factor(2, "a"), Factor(3, "b"), Factor(4, "c")
 SLICED = Leaf("sliced", (3, 6), ((Slices((((Factor(1),), (A, B)), ((A,), (Factor(6),)))),), (Factor(6),)))
 NESTED = Leaf("nested", (14, 5), ((A, Segments(((B,), (C,)))), (Segments(((A,), (B,))),)))
+COLUMNS = Leaf("columns", (3, 6), ((Slices((((B,), (A,)), ((Factor(3),), (C,))), axis=1),), (Factor(6),)))
+TURNS = Slices((((A, B), (B,)), ((A, C), (B,))), outer=2)
+INTERLEAVED = Leaf("interleaved", (14, 3), ((TURNS,), (Factor(3),)))
+TWICE = Leaf("twice", (3, 6), ((Slices((COLUMNS.axes,)),), (Factor(6),)))
 LEAVES = [*everything_spec().leaves, *concatenated_spec().leaves, SLICED, NESTED]
+LEAVES += [COLUMNS, INTERLEAVED, TWICE]
 
 
 def numbered(leaf):
@@ -63,6 +71,24 @@ def test_a_word_is_as_long_as_its_factors():
 
 def test_atoms_come_depth_first():
     assert list(atoms((A, Segments(((B, C), (A,))), C))) == [A, B, C, A, C]
+
+
+def test_interleaved_slices_take_turns():
+    first, second = split(INTERLEAVED.axes, numbered(INTERLEAVED))
+    np.testing.assert_array_equal(first.array[:, :, 0], [[0, 3, 6], [21, 24, 27]])
+    np.testing.assert_array_equal(second.array[:, :, 0], [[9, 12, 15, 18], [30, 33, 36, 39]])
+
+
+def test_slices_that_do_not_tile_are_refused():
+    short = Slices((((B,), (A,)), ((B,), (B,))), axis=1)
+    with pytest.raises(ValueError, match="its words"):
+        SymmetrySpec((Group("a", 2), Group("b", 3)), (Leaf("short", (3, 6), ((short,), (Factor(6),))),))
+
+
+def test_words_of_columns_used_as_a_whole():
+    assert words_by_axis(COLUMNS.axes) == ((Factor(3),), (Segments(((A,), (C,))),))
+    assert words_by_axis(INTERLEAVED.axes) == ((A, Segments(((B,), (C,)))), (B,))
+    assert words_by_axis(NESTED.axes) == NESTED.axes
 
 
 def test_slices_of_an_array_without_any_are_the_whole():

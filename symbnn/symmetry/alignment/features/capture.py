@@ -21,7 +21,7 @@ from jax.extend import core
 from symbnn import tree
 from symbnn.symmetry.alignment.features.weights import ACTIVATION, Arrays, Features, is_moved, plain_leaf
 from symbnn.symmetry.program import BODY_OF_CALL
-from symbnn.symmetry.spec import Factor, Leaf, Slices, SymmetrySpec, Word, split, word_size
+from symbnn.symmetry.spec import Factor, Leaf, Slices, SymmetrySpec, Word, split, word_size, words_by_axis
 from symbnn.symmetry.spec.blocks import cut_words
 from symbnn.types import Params, Samples
 
@@ -97,7 +97,7 @@ def _has_what_it_varies_over(spec: SymmetrySpec, factors: Sequence[Factor]) -> b
 
 def _walk_network(spec: SymmetrySpec, apply: Apply, params: Params, inputs: tuple) -> list[Seen]:
     closed = jax.make_jaxpr(apply)(params, *inputs)
-    words = {leaf.name: leaf.axes for leaf in spec.leaves}
+    words = {leaf.name: words_by_axis(leaf.axes) for leaf in spec.leaves}
     views = [words[name] for name in tree.named_leaves(params)] + [None] * len(jax.tree.leaves(inputs))
     seen: list[Seen] = []
     _walk(closed.jaxpr, closed.consts, jax.tree.leaves((params, inputs)), views, seen)

@@ -5,7 +5,7 @@ what happens to indices; `equal`, `product` and the other relations what happens
 
 A primitive that JAX adds may belong in these tables: `RULES` (a new file of rules must be imported here),
 `EXPONENT_RULES`, `known_values.PASS`, `ARITHMETIC` and `ZERO_IF_*`, `exponents.VIEWS`, `roles.ROOTS`,
-`unstack.INDEXED_APART`, `program.BODY_OF_CALL`, and `capture.UNCHANGED` of the alignment's features.
+`digits.READERS` and `PASSING`, `program.BODY_OF_CALL`, and `capture.UNCHANGED` of the alignment's features.
 """
 
 from symbnn.symmetry.discovery.exponent_rules import (

@@ -2,7 +2,15 @@
 
 import numpy as np
 
-from symbnn.symmetry.discovery.rules.base import AxisMap, broadcast, constant_along, layout, rule
+from symbnn.symmetry.discovery.rules.base import (
+    AxisMap,
+    Span,
+    Variable,
+    broadcast,
+    constant_along,
+    layout,
+    rule,
+)
 from symbnn.symmetry.program import Equation
 
 ELEMENTWISE = (
@@ -13,7 +21,7 @@ ELEMENTWISE = (
     *("ne", "lt", "le", "gt", "ge", "and", "or", "not", "xor", "shift_left", "shift_right_logical"),
     *("shift_right_arithmetic", "nextafter", "real", "imag", "conj", "complex", "reduce_precision"),
     *("add_any", "name", "device_put", "sharding_constraint", "convert_element_type", "copy", "copy_p"),
-    *("stop_gradient", "select_n", "clamp", "phi", "population_count", "clz"),
+    *("stop_gradient", "select_n", "clamp", "phi", "population_count", "clz", "pvary"),
 )
 
 
@@ -59,3 +67,23 @@ def scanned(equation: Equation) -> AxisMap:
     inner = tuple(("inner", axis) for axis in range(rank))
     whole, inside = layout((loop, *inner)), (*layout(inner), *constant_along((loop,)))
     return AxisMap((whole,), (inside,)) if equation.primitive == "scan_x" else AxisMap((inside,), (whole,))
+
+
+@rule("shard_x", "shard_y")
+def shared_out(equation: Equation) -> AxisMap:
+    """An axis of the whole is devices × what one device has, whose values are constant along the mesh."""
+    whole, part = equation.operands[0], equation.results[0]
+    if equation.primitive == "shard_y":
+        whole, part = part, whole
+    spans = []
+    sizes: dict[Variable, int] = {}
+    mesh: dict[Variable, None] = {}
+    for axis, length in enumerate(part.shape):
+        loops = equation.params["loops"][axis] if axis < len(equation.params["loops"]) else ()
+        devices: tuple[Variable, ...] = tuple(("loop", loop) for loop in loops)
+        spans.append(Span((axis,), (*devices, axis)))
+        sizes |= {axis: length} | {("loop", loop): loop.length for loop in loops}
+        mesh |= dict.fromkeys(devices)
+    inside = (*layout(range(len(part.shape))), *constant_along(mesh))
+    sides = (tuple(spans),), (inside,)
+    return AxisMap(*(sides if equation.primitive == "shard_x" else sides[::-1]), sizes=sizes)

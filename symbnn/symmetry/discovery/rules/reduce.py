@@ -14,6 +14,28 @@ def reduce(equation: Equation) -> AxisMap:
     return AxisMap((layout(range(rank)),), ((*layout(kept), *constant_along(axes)),))
 
 
+@rule("psum", "psum_invariant", "pmax", "pmin")
+def reduce_mapped(equation: Equation) -> AxisMap | None:
+    """A reduction over axes that `vmap` or a mesh names: numbered axes go, named ones have none."""
+    if equation.params.get("axis_index_groups") is not None or len(equation.operands) > 1:
+        return None
+    rank = len(equation.operands[0].shape)
+    axes = [axis for axis in equation.params["axes"] if isinstance(axis, int)]
+    kept = [axis for axis in range(rank) if axis not in axes]
+    return AxisMap((layout(range(rank)),), ((*layout(kept), *constant_along(axes)),))
+
+
+@rule("fft")
+def fourier(equation: Equation) -> AxisMap:
+    """The transformed axes, which are the last, are ordered; all others pass."""
+    rank = len(equation.operands[0].shape)
+    first = rank - len(equation.params["fft_lengths"])
+    reason = "order under a Fourier transform"
+    before, after = ([axis if axis < first else (side, axis) for axis in range(rank)] for side in ("t", "f"))
+    pins: dict[Variable, str] = dict.fromkeys((*before[first:], *after[first:]), reason)
+    return AxisMap((layout(before),), (layout(after),), pins)
+
+
 @rule("argmax", "argmin")
 def arg_reduce(equation: Equation) -> AxisMap:
     """The result is a position, so positions are pinned."""

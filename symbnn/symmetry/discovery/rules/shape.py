@@ -50,7 +50,7 @@ def reshape(equation: Equation) -> AxisMap:
     """
     operand, result = equation.operands[0], equation.results[0]
     order = equation.params.get("dimensions") or tuple(range(len(operand.shape)))
-    runs = list(_runs([operand.shape[axis] for axis in order], result.shape))
+    runs = list(equal_runs([operand.shape[axis] for axis in order], result.shape))
     return AxisMap(
         (tuple(Span(tuple(order[axis] for axis in before), (run,)) for run, (before, _) in enumerate(runs)),),
         (tuple(Span(tuple(after), (run,)) for run, (_, after) in enumerate(runs)),),
@@ -168,7 +168,7 @@ def _replaced(rank: int, axis: int, span: Span) -> tuple[Span, ...]:
     return tuple(span if number == axis else Span((number,), (number,)) for number in range(rank))
 
 
-def _runs(before: Sequence[int], after: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
+def equal_runs(before: Sequence[int], after: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
     """Positions of the shortest runs with equal products; axes of length 1 are left out."""
     left = [axis for axis, size in enumerate(before) if size != 1]
     right = [axis for axis, size in enumerate(after) if size != 1]

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from jax.sharding import PartitionSpec as P
 
 from symbnn.symmetry.discovery.exponents import find_exponents
 from symbnn.symmetry.discovery.known_values import find_known_values
@@ -39,6 +40,14 @@ def window(reducer, start, sizes, strides):
 
 
 INDICES = np.array([2, 0, 3])
+SIZES = np.int32([1, 2, 3])
+MESH = jax.make_mesh((1,), ("model",), axis_types=(jax.sharding.AxisType.Auto,))
+SHARED = jax.shard_map(
+    lambda a, b: lax.psum(jax.nn.relu(a) @ b, "model"),
+    mesh=MESH,
+    in_specs=(P(None, "model"), P("model", None)),
+    out_specs=P(),
+)
 
 # primitive: (function, operand shapes, free axes of operands, pinned axes of operands)
 # An axis is "free" if its class is unpinned; classes are counted once.
@@ -129,7 +138,17 @@ OPS = {
     "dynamic_slice": (lambda a: lax.dynamic_slice(a, (0, jnp.int32(1)), (3, 2)), [(3, 4)], 1, 1),
     "dynamic_update_slice": (lambda a, b: lax.dynamic_update_slice(a, b, (0, 1)), [(3, 4), (3, 2)], 1, 2),
     "scatter-add": (lambda a, b: jnp.asarray(a).at[INDICES].add(b), [(5, 4), (3, 4)], 1, 2),
-    "fft": (lambda a: jnp.fft.fft(a).real, [(3, 4)], 0, 2),
+    "scatter": (lambda a, b: jnp.asarray(a).at[INDICES].set(b), [(5, 4), (3, 4)], 1, 2),
+    "scatter-max": (lambda a, b: jnp.asarray(a).at[INDICES].max(b), [(5, 4), (3, 4)], 1, 2),
+    "scatter-mul": (lambda a, b: jnp.asarray(a).at[INDICES].multiply(b), [(5, 4), (3, 4)], 1, 2),
+    "segment_max": (lambda a: jax.nn.relu(jax.ops.segment_max(a, INDICES, 4)), [(3, 4)], 1, 1),
+    "fft": (lambda a: jnp.fft.fft(a).real, [(3, 4)], 1, 1),
+    "rfft of rows": (lambda a: jnp.fft.irfft(jnp.fft.rfft(a, axis=0) * 1j, axis=0), [(6, 4)], 1, 1),
+    "fft of both": (lambda a: jnp.fft.fft2(a).imag, [(2, 3, 4)], 1, 2),
+    "psum": (jax.vmap(lambda a: a - lax.pmean(a, "batch"), axis_name="batch"), [(3, 4)], 2, 0),
+    "pmax": (jax.vmap(lambda a: lax.pmax(a, "batch"), axis_name="batch"), [(3, 4)], 2, 0),
+    "shard_map": (SHARED, [(3, 4), (4, 2)], 3, 0),
+    "ragged_dot": (lambda a, b: lax.ragged_dot(a, b, SIZES), [(6, 4), (3, 4, 5)], 2, 2),
     "batch groups": (conv(batch_groups=2), [(2, 4, 5, 3), (3, 3, 3, 4)], 0, 8),
     "cond": (lambda a: lax.cond(a.sum() > 0, lambda a: 2 * a, lambda a: a, a), [(3, 4)], 2, 0),
     "scan": (lambda a, b: lax.scan(lambda c, x: (c + x, c * x), b, a), [(3, 4), (4,)], 1, 1),
@@ -138,7 +157,7 @@ OPS = {
     "remat": (lambda a: jax.checkpoint(jnp.tanh)(a), [(3, 4)], 2, 0),
 }  # fmt: skip
 # Pins that are not needed: the rule knows less than is true.
-INCOMPLETE = {"fft", "batch groups", "reshape incompatible", "scan", "take_along_axis"}
+INCOMPLETE = {"batch groups", "reshape incompatible", "scan", "take_along_axis"}
 
 
 class Analysis:
