@@ -56,6 +56,7 @@ def best_of_all_labellings(spec, samples):
     return value.max() / 3
 
 
+@pytest.mark.slow
 def test_three_networks_with_three_units_a_layer_reach_the_best_of_all_labellings():
     """36 labellings of each of two networks; unrelated ones, so that maxima are many."""
     for seed in range(4):
@@ -132,6 +133,7 @@ def test_published_methods_find_nothing_better_on_average(sizes, num):
         assert np.min(found) >= -0.01
 
 
+@pytest.mark.slow
 def test_few_networks_lead_where_all_would_be_too_many(monkeypatch):
     """Only four are annealed; the rest follow, and all of them are moved after that."""
     sizes = (20, 12, 10, 5)
@@ -167,6 +169,7 @@ def test_one_or_two_networks_keep_their_predictions(num):
     assert np.all(np.isfinite(result.objective))
 
 
+@pytest.mark.slow
 def test_equal_networks_and_dead_units_do_no_harm():
     """Weights that are all zero have no spread that a temperature could be measured in."""
     spec, samples = unrelated((6, 5, 4, 3), 4)

@@ -66,7 +66,11 @@ def test_no_rotation_that_fixes_ones_is_better():
 
 
 @pytest.mark.parametrize(
-    "name", ["LoRA", "attention with biases", "stream of RMSNorm", "stream of LayerNorm", "grouped queries"]
+    "name",
+    [
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("LoRA", "attention with biases")),
+        *("stream of RMSNorm", "stream of LayerNorm", "grouped queries"),
+    ],
 )
 def test_rotated_copies_become_one(name):
     """Heads change places and their channels are rotated at once: rotations enter the assignment of heads."""
@@ -110,6 +114,7 @@ def test_copies_mixed_by_any_matrix_become_the_reference():
     assert_close(outputs, jnp.broadcast_to(network.apply(params, x), outputs.shape), 1e-3)
 
 
+@pytest.mark.slow
 def test_units_that_cannot_be_balanced_are_rotated_only():
     """A product of rank two through five units: in three directions they are free, with no least mass."""
     network, spec, params, x = found("deep linear net")
@@ -129,6 +134,7 @@ def test_copies_mixed_by_any_matrix_have_a_mean():
     assert_close(aligned.reference, jax.tree.map(lambda leaf: leaf[0], aligned.samples), 1e-3)
 
 
+@pytest.mark.slow
 def test_chains_of_gauged_copies_agree_once_they_are_aligned():
     """R-hat of weights: draws near one network, every chain in a gauge of its own."""
     _, spec, params, _ = found("LoRA")
