@@ -104,7 +104,6 @@ def default_trajectory(target: Target) -> float:
 
 def build_kernel(*, num_steps: int | None, jitter: float = 0.0, max_num_steps: int = MAX_NUM_STEPS) -> Kernel:
     """The Markov kernel; without `num_steps`, as many as the tuned length and step size say."""
-
     transition = blackjax.hmc.build_kernel()
 
     def move(key: Key, start: HMCState, relative: Density, tuning: Tuning) -> tuple[HMCState, Info]:
