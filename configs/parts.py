@@ -131,6 +131,21 @@ class Variational(Descent):
 
 
 @dataclass(frozen=True)
+class Laplace:
+    """Gaussian with the curvature at a mode."""
+
+    structure: Literal["diagonal", "kronecker", "low_rank", "full"] = "full"
+    """What is kept of the Gauss-Newton matrix."""
+    leaves: Literal["all", "last_layer"] = "last_layer"
+    """Weights that have a spread. Networks drawn with `all` predict badly: linearise them."""
+    rank: int = bounded(20, 1, 10_000)
+    """Eigenpairs of `low_rank`."""
+    tune: tuple[Literal["prior", "prior_by_leaf", "noise"], ...] = ()
+    """What the marginal likelihood sets after training: the scale of the prior, one for every leaf, the noise
+    of a regression."""
+
+
+@dataclass(frozen=True)
 class Blocks(Descent):
     """Training of many networks, in blocks where memory does not hold them all."""
 

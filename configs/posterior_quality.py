@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from configs.fields import bounded
-from configs.parts import Blocks, Data, Factory, Optimizer, Prior, Seeded, Trajectories, Variational
+from configs.parts import Blocks, Data, Factory, Laplace, Optimizer, Prior, Seeded, Trajectories, Variational
 
 MethodName = Literal["dropout", "variational", "swag", "laplace", "sghmc", "hmc"]
 METHODS: tuple[MethodName, ...] = ("dropout", "variational", "swag", "laplace", "sghmc", "hmc")
@@ -64,16 +64,6 @@ class Swag:
     """Weights are collected after each."""
     learning_rate: float = bounded(0.2, 1e-10, 100.0)
     """Constant, with momentum 0.9."""
-
-
-@dataclass(frozen=True)
-class Laplace:
-    """Gaussian with the curvature at a mode."""
-
-    structure: Literal["diagonal", "low_rank", "full"] = "full"
-    """What is kept of the Gauss-Newton matrix."""
-    leaves: Literal["all", "last_layer"] = "last_layer"
-    """Weights that have a spread. Without the linearised network, `all` spoils the predictions."""
 
 
 @dataclass(frozen=True)

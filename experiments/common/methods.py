@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from configs.parts import Descent, Trajectories, Variational
+from configs.parts import Descent, Laplace, Trajectories, Variational
 from configs.posterior_quality import PosteriorQuality
 from experiments.common import optimizers
 from experiments.common.problem import Problem
@@ -136,6 +136,18 @@ def variational(settings: Variational, *, reparametrisation: str = "local", chec
     )
 
 
+def laplace(settings: Laplace) -> ModeMethod:
+    """Laplace's approximation around networks that are trained already."""
+    return inference.laplace(
+        structure=settings.structure,
+        leaves=None if settings.leaves == "all" else settings.leaves,
+        rank=settings.rank,
+        tune=settings.tune,
+        pretrain_epochs=0,
+        progress=SHOWN,
+    )
+
+
 def around_modes(key: Key, target: Target, name: str, config: PosteriorQuality, modes: Samples) -> Any:
     """The posterior of one of `MODE_METHODS`: an equal mixture over the modes."""
     num_draws = config.num_samples // tree.num_samples(modes)
@@ -179,15 +191,6 @@ def _swag(config: PosteriorQuality, num_draws: int) -> ModeMethod:
     )
 
 
-def _laplace(config: PosteriorQuality, num_draws: int) -> ModeMethod:
-    return inference.laplace(
-        structure=config.laplace.structure,
-        leaves=None if config.laplace.leaves == "all" else config.laplace.leaves,
-        pretrain_epochs=0,
-        progress=SHOWN,
-    )
-
-
 def _sghmc(config: PosteriorQuality, num_draws: int) -> ModeMethod:
     return inference.sgmcmc(
         num_samples=num_draws,
@@ -201,7 +204,7 @@ MODE_METHODS: dict[str, Callable[[PosteriorQuality, int], ModeMethod]] = {
     "dropout": _dropout,
     "variational": lambda config, num_draws: variational(config.variational),
     "swag": _swag,
-    "laplace": _laplace,
+    "laplace": lambda config, num_draws: laplace(config.laplace),
     "sghmc": _sghmc,
 }
 """(config, draws for each mode) -> method."""

@@ -36,6 +36,8 @@ class Likelihood(NamedTuple):
     """Targets are class labels (n,), not real values (n, k)."""
     spread: Callable[[Array], Array] | None = None
     """Outputs -> standard deviation of a real-valued target (n, k); None where `predictive` says it all."""
+    noise: float | None = None
+    """The standard deviation of all targets, where that is one known number."""
 
 
 def categorical() -> Likelihood:
@@ -97,6 +99,7 @@ def gaussian(noise: float) -> Likelihood:
         num_outputs=lambda targets: targets.shape[-1],
         has_labels=False,
         spread=lambda means: jnp.full_like(means, noise),
+        noise=float(noise),
     )
 
 

@@ -15,6 +15,7 @@ from symbnn.evaluate.corrections import recompute_statistics, repair
 from symbnn.evaluate.coverage import RegressionSummary, coverage, regression_summary
 from symbnn.evaluate.diversity import disagreement, mutual_information, mutual_information_score
 from symbnn.evaluate.gaussians import kl, wasserstein
+from symbnn.evaluate.linearised import Outputs, linearised, predict_linearised
 from symbnn.evaluate.metrics import Metrics
 from symbnn.evaluate.mixture import Mixture
 from symbnn.evaluate.mmd import MMD, Discrepancy, bandwidth_grid, mmd
@@ -37,6 +38,7 @@ __all__ = [
     "Discrepancy",
     "Metrics",
     "Mixture",
+    "Outputs",
     "RegressionSummary",
     "ReliabilityCurve",
     "RiskCoverage",
@@ -62,6 +64,7 @@ __all__ = [
     "fpr_at",
     "interpolate",
     "kl",
+    "linearised",
     "max_probability_score",
     "mce",
     "misclassified",
@@ -73,6 +76,7 @@ __all__ = [
     "mutual_information_score",
     "nll",
     "predict",
+    "predict_linearised",
     "predict_uncertainty",
     "quantile_calibration",
     "recompute_statistics",

@@ -37,7 +37,7 @@ def diagonal(network: Fitted, data: Batch, *, chunk_size: int) -> Float[Array, "
     def chunk(batch: Batch) -> Array:
         return jnp.sum(jnp.square(_rows(network, batch)), axis=(0, 1))
 
-    return _sum_over_chunks(chunk, data, chunk_size)
+    return sum_over_chunks(chunk, data, chunk_size)
 
 
 def full(network: Fitted, data: Batch, *, chunk_size: int) -> Float[Array, "p p"]:
@@ -47,7 +47,7 @@ def full(network: Fitted, data: Batch, *, chunk_size: int) -> Float[Array, "p p"
         rows = _rows(network, batch).reshape(-1, network.weights.shape[0])
         return rows.T @ rows
 
-    return _sum_over_chunks(chunk, data, chunk_size)
+    return sum_over_chunks(chunk, data, chunk_size)
 
 
 def low_rank(key: Key, network: Fitted, data: Batch, *, rank: int, chunk_size: int) -> Float[Array, "r p"]:
@@ -77,7 +77,7 @@ def _product(
 
     def chunk(batch: Batch) -> Array:
         values, pullback = jax.vjp(lambda w: network.outputs(w, batch.inputs), network.weights)
-        roots = _roots(network.likelihood, values, batch)
+        roots = hessian_roots(network.likelihood, values, batch)
 
         def one(vector: Array) -> Array:
             tangent = jax.jvp(lambda w: network.outputs(w, batch.inputs), (network.weights,), (vector,))[1]
@@ -86,7 +86,7 @@ def _product(
 
         return jax.vmap(one, in_axes=1, out_axes=1)(block)
 
-    return _sum_over_chunks(chunk, data, chunk_size)
+    return sum_over_chunks(chunk, data, chunk_size)
 
 
 def _rows(network: Fitted, batch: Batch) -> Float[Array, "n c p"]:
@@ -94,13 +94,15 @@ def _rows(network: Fitted, batch: Batch) -> Float[Array, "n c p"]:
 
     def one(x: Array, y: Array) -> Array:
         values, pullback = jax.vjp(lambda w: network.outputs(w, x[None]), network.weights)
-        root = _roots(network.likelihood, values, Batch(x[None], y[None]))[0]
+        root = hessian_roots(network.likelihood, values, Batch(x[None], y[None]))[0]
         return jax.vmap(lambda column: pullback(column[None])[0], in_axes=1)(root)
 
     return jax.vmap(one)(batch.inputs, batch.targets)
 
 
-def _roots(likelihood: Likelihood, outputs: Float[Array, "n c"], batch: Batch) -> Float[Array, "n c c"]:
+def hessian_roots(
+    likelihood: Likelihood, outputs: Float[Array, "n c"], batch: Batch
+) -> Float[Array, "n c c"]:
     """L_n with L_n L_nᵀ = H_n, cut at zero."""
 
     def negative(values: Array, target: Array) -> Array:
@@ -111,11 +113,11 @@ def _roots(likelihood: Likelihood, outputs: Float[Array, "n c"], batch: Batch) -
     return vectors * jnp.sqrt(jnp.maximum(values, 0.0))[:, None, :]
 
 
-def _sum_over_chunks(function: Callable[[Batch], Array], data: Batch, chunk_size: int) -> Array:
-    """Σ of `function` over chunks of the data, with the memory of one chunk."""
+def sum_over_chunks(function: Callable[[Batch], Any], data: Batch, chunk_size: int) -> Any:
+    """Σ of a tree of arrays, `function`, over chunks of the data, with the memory of one chunk."""
     num = data.inputs.shape[0]
     num_chunks = num // chunk_size
-    total: Any = 0.0
+    total: Any = None
     if num % chunk_size:
         total = function(jax.tree.map(lambda array: array[num_chunks * chunk_size :], data))
     if num_chunks:
@@ -123,7 +125,10 @@ def _sum_over_chunks(function: Callable[[Batch], Array], data: Batch, chunk_size
             lambda array: array[: num_chunks * chunk_size].reshape(num_chunks, chunk_size, *array.shape[1:]),
             data,
         )
-        first = jax.eval_shape(function, jax.tree.map(lambda array: array[0], chunks))
-        start = jnp.zeros(first.shape, first.dtype) + total
-        total, _ = jax.lax.scan(lambda total, batch: (total + function(batch), None), start, chunks)
+        shapes = jax.eval_shape(function, jax.tree.map(lambda array: array[0], chunks))
+        zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        start = zeros if total is None else total
+        total, _ = jax.lax.scan(
+            lambda total, batch: (jax.tree.map(jnp.add, total, function(batch)), None), start, chunks
+        )
     return total

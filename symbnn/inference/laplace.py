@@ -2,40 +2,41 @@
 
     precision = ( G + diag 1/σ² ) / T,   G the generalised Gauss-Newton matrix, σ the prior's scales
 
-| structure  | of G is kept                 | posterior          |
-|------------|------------------------------|--------------------|
-| `diagonal` | the diagonal                 | `DiagonalGaussian` |
-| `low_rank` | the `rank` largest eigenpairs | `LowRankPrecision` |
-| `full`     | everything                   | `LowRankGaussian`  |
+of which `structure` says what is kept (`inference.structures`). `leaves` restricts it to some leaves, with
+the others known (`FixedLeaves`): `"last_layer"`, or names or prefixes of names. `tune` sets the prior's
+scales and the noise by the marginal likelihood (`inference.evidence`), the weights staying as they are
+(MacKay 1992; Ritter et al. 2018; Immer et al. 2021; Daxberger et al. 2021).
 
-`leaves` restricts it to some leaves, with the others known (`FixedLeaves`): `"last_layer"`, or names or
-prefixes of names (MacKay 1992; Ritter et al. 2018; Daxberger et al. 2021).
+G is the Hessian of the network linearised at its mode, so predictions are best made by that linear network,
+`evaluate.predict_linearised`; networks drawn from the Gaussian underfit.
 """
 
 import functools
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 from symbnn import keys, tree
-from symbnn.density import Batch, Target, refuse_batch_statistics
-from symbnn.inference import curvature
+from symbnn.density import Batch, Likelihood, Target, refuse_batch_statistics
+from symbnn.inference import curvature, evidence
 from symbnn.inference.base import Checkpoint, check_count
 from symbnn.inference.last_layer import last_layer
 from symbnn.inference.multimode import ModeMethod
 from symbnn.inference.progress import ShowProgress
+from symbnn.inference.structures import ALL, STRUCTURES, Mode, Structure
 from symbnn.inference.training.epochs import require_in_memory
 from symbnn.inference.training.recipe import pretraining, trainer
 from symbnn.inference.training.train import Problem, pretrain, problem_of
 from symbnn.names import lookup, nearest
-from symbnn.posteriors import DiagonalGaussian, FixedLeaves, LowRankGaussian, LowRankPrecision
+from symbnn.posteriors import FixedLeaves
 from symbnn.types import Key, Params, Samples
+
+TUNED = ("prior", "prior_by_leaf", "noise")
 
 
 @trainer
@@ -44,6 +45,7 @@ def laplace(
     structure: str = "diagonal",
     leaves: str | Sequence[str] | None = None,
     rank: int = 20,
+    tune: Sequence[str] = (),
     pretrain_epochs: int = 50,
     batch_size: int = 100,
     optimizer: optax.GradientTransformation | None = None,
@@ -55,19 +57,25 @@ def laplace(
     """Train to the mode, then fit the Gaussian around it. The prior must be Gaussian.
 
     Args:
-        structure: What is kept of the curvature: `"diagonal"`, `"low_rank"` or `"full"`.
+        structure: What is kept of the curvature: `"diagonal"`, `"kronecker"`, `"low_rank"` or `"full"`.
         leaves: `"last_layer"`, or names or prefixes of names; the other leaves are known. None is all.
         rank: Eigenpairs of `"low_rank"`.
+        tune: What the marginal likelihood sets after training: `"prior"` one factor of all prior scales,
+            `"prior_by_leaf"` one for every leaf (`"diagonal"` and `"kronecker"` only), `"noise"` that of
+            `density.gaussian`.
         pretrain_epochs: Passes over the data before the fit; with 0 the start is taken for the mode.
         chunk_size: Inputs that are differentiated at once, which bounds memory.
         (settings of all trainings)
 
-    Diagnostics: `loss` and `num_nonfinite` of the training; `num_nonfinite_values` of the posterior.
+    Diagnostics: `loss` and `num_nonfinite` of the training; `num_nonfinite_values` of the posterior;
+    `log_marginal_likelihood`, of temperature 1; where tuned, `prior_factor`, which multiplies the prior's
+    scales (a dict by leaf name for `"prior_by_leaf"`), and `noise`, the standard deviation.
     """
-    build = lookup(STRUCTURES, structure, "structure")
+    kept_curvature = lookup(STRUCTURES, structure, "structure")
+    tuned = _check_tuned(tune, structure, kept_curvature)
     recipe = pretraining(pretrain_epochs, batch_size, optimizer)
     kept = {"progress": progress, "checkpoint": checkpoint, "slot": "laplace-pretraining"}
-    settings = Settings(build, rank, chunk_size)
+    settings = Settings(kept_curvature, tuned, rank, chunk_size)
     check_count("rank", rank)
     check_count("chunk_size", chunk_size)
 
@@ -76,10 +84,14 @@ def laplace(
         problem = problem_of(target)
         if not problem.prior.is_gaussian:
             raise ValueError(f"laplace needs a Gaussian prior; got {problem.prior.name}")
-        free = None if leaves is None else free_leaves(leaves, target, tree.take(starts, 0))
+        _check_noise(tuned, problem.likelihood)
+        start = tree.take(starts, 0)
+        free = None if leaves is None else free_leaves(leaves, target, start)
+        mode = _mode(problem, free, start)
+        kept_curvature.check(mode.apply, mode.params, target.data.inputs[0])
         modes, diagnostics = pretrain(mode_keys, target, starts, recipe, **kept)
-        posterior = _fit(problem, settings, free, mode_keys, modes, target.data)
-        return posterior, diagnostics | {"num_nonfinite_values": _count_nonfinite(posterior)}
+        posterior, measured = _fit(problem, settings, free, mode_keys, modes, target.data)
+        return posterior, diagnostics | measured | {"num_nonfinite_values": _count_nonfinite(posterior)}
 
     return ModeMethod(fit_modes, initial, functools.partial(require_in_memory, "laplace"))
 
@@ -87,18 +99,10 @@ def laplace(
 class Settings(NamedTuple):
     """What the compiled fit depends on."""
 
-    build: Any
+    structure: Structure
+    tune: tuple[str, ...]
     rank: int
     chunk_size: int
-
-
-class Curved(NamedTuple):
-    """A mode with all that its Gaussian is made of."""
-
-    network: curvature.Fitted
-    prior_precision: Float[Array, " p"]
-    temperature: float
-    unravel: Callable[[Array], Params]
 
 
 def free_leaves(leaves: str | Sequence[str], target: Target, params: Params) -> tuple[str, ...]:
@@ -121,64 +125,82 @@ def _fit(
     mode_keys: Key,
     modes: Samples,
     data: Batch,
-) -> Any:
-    """The Gaussian around every mode, one mode after the other."""
+) -> tuple[Any, dict[str, Any]]:
+    """The Gaussian around every mode, and what was measured there, one mode after the other."""
 
-    def one(pair: tuple[Key, Params]) -> Any:
+    def one(pair: tuple[Key, Params]) -> tuple[Any, dict[str, Any]]:
         key, params = pair
-        curved = _curved(problem, free, params)
-        gaussian = settings.build(keys.named(key, "curvature"), curved, data, settings)
-        return gaussian if free is None else FixedLeaves(params, gaussian)
+        mode = _mode(problem, free, params)
+        gaussian, measured = _around(keys.named(key, "curvature"), mode, settings, data)
+        return (gaussian if free is None else FixedLeaves(params, gaussian)), measured
 
     return jax.lax.map(one, (mode_keys, modes))
 
 
-def _curved(problem: Problem, free: tuple[str, ...] | None, params: Params) -> Curved:
-    stds = problem.prior.scales(params)
-    chosen, precision = (
-        params,
-        tree.map_named(lambda name, leaf: jnp.full_like(leaf, stds[name] ** -2.0), params),
-    )
-    if free is not None:
-        chosen, precision = (
-            {name: tree.named_leaves(part)[name] for name in free} for part in (chosen, precision)
-        )
+def _around(key: Key, mode: Mode, settings: Settings, data: Batch) -> tuple[Any, dict[str, Any]]:
+    """The Gaussian around one mode, with the prior and the noise of most evidence if they are tuned."""
+    found = settings.structure.factor(key, mode, data, settings.rank, settings.chunk_size)
+    masses = {
+        name: jnp.sum(jnp.square(leaf)) * mode.prior_precision[name]
+        for name, leaf in tree.named_leaves(mode.params).items()
+    }
+    fit = evidence.fit_to_data(mode.network, data, chunk_size=settings.chunk_size)
+    known = evidence.Evidence(found.spectra, masses, *fit, data.targets.size)
+    by_leaf, with_noise = "prior_by_leaf" in settings.tune, "noise" in settings.tune
+    with_prior = by_leaf or "prior" in settings.tune
+    known = known if by_leaf else evidence.joined(known)
+    tuned = evidence.tune(known, prior=with_prior, noise=with_noise)
+    measured: dict[str, Any] = {"log_marginal_likelihood": evidence.log_marginal_likelihood(known, tuned)}
+    if with_prior:
+        factors = {name: factor**-0.5 for name, factor in tuned.precision.items()}
+        measured["prior_factor"] = factors if by_leaf else factors[ALL]
+    if with_noise:
+        measured["noise"] = jnp.asarray(mode.network.likelihood.noise) * tuned.noise
+    precision = {
+        name: before * tuned.precision[name if by_leaf else ALL]
+        for name, before in mode.prior_precision.items()
+    }
+    return found.gaussian(tuned.noise**-2.0, precision), measured
+
+
+def _mode(problem: Problem, free: tuple[str, ...] | None, params: Params) -> Mode:
+    """A network at the weights that vary."""
+    scales = problem.prior.scales(params)
+    chosen = params if free is None else {name: tree.named_leaves(params)[name] for name in free}
     weights, unravel = ravel_pytree(chosen)
 
-    def outputs(flat: Array, inputs: Array) -> Array:
-        moved = unravel(flat)
+    def apply(some: Params, inputs: Any) -> Any:
         if free is not None:
-            moved = tree.map_named(lambda name, leaf: moved.get(name, leaf), params)
-        return problem.model.apply(moved, inputs)
+            some = tree.map_named(lambda name, leaf: some.get(name, leaf), params)
+        return problem.model.apply(some, inputs)
 
-    network = curvature.Fitted(outputs, problem.likelihood, weights)
-    return Curved(network, ravel_pytree(precision)[0], problem.temperature, unravel)
-
-
-def _diagonal(key: Key, mode: Curved, data: Batch, settings: Settings) -> DiagonalGaussian:
-    diagonal = curvature.diagonal(mode.network, data, chunk_size=settings.chunk_size)
-    std = jnp.sqrt(mode.temperature / (diagonal + mode.prior_precision))
-    return DiagonalGaussian(mode.unravel(mode.network.weights), mode.unravel(std))
+    network = curvature.Fitted(lambda flat, inputs: apply(unravel(flat), inputs), problem.likelihood, weights)
+    precision = {name: scales[name] ** -2.0 for name in tree.named_leaves(chosen)}
+    return Mode(chosen, apply, network, precision, problem.temperature, unravel)
 
 
-def _low_rank(key: Key, mode: Curved, data: Batch, settings: Settings) -> LowRankPrecision:
-    how = {"rank": settings.rank, "chunk_size": settings.chunk_size}
-    factors = curvature.low_rank(key, mode.network, data, **how)
-    std = jnp.sqrt(mode.temperature / mode.prior_precision)
-    factors = jax.vmap(mode.unravel)(factors / math.sqrt(mode.temperature))
-    return LowRankPrecision(mode.unravel(mode.network.weights), mode.unravel(std), factors)
+def _check_tuned(tune: Sequence[str], structure: str, kept: Structure) -> tuple[str, ...]:
+    """What is tuned, in one order; `ValueError` for what is not known or does not go together."""
+    wanted = (tune,) if isinstance(tune, str) else tuple(tune)
+    for name in wanted:
+        lookup(dict.fromkeys(TUNED), name, "tune")
+    if "prior" in wanted and "prior_by_leaf" in wanted:
+        raise ValueError("tune: give prior (one factor for all leaves) or prior_by_leaf, not both")
+    if "prior_by_leaf" in wanted and not kept.by_leaf:
+        able = [name for name, each in STRUCTURES.items() if each.by_leaf]
+        raise ValueError(
+            f"tune: prior_by_leaf needs a structure that keeps leaves apart, {' or '.join(able)}; got "
+            f"{structure}"
+        )
+    return tuple(name for name in TUNED if name in wanted)
 
 
-def _full(key: Key, mode: Curved, data: Batch, settings: Settings) -> LowRankGaussian:
-    """precision = L Lᵀ, so the rows of L⁻¹ are factors of the covariance."""
-    matrix = curvature.full(mode.network, data, chunk_size=settings.chunk_size)
-    precision = (matrix + jnp.diag(mode.prior_precision)) / mode.temperature
-    identity = jnp.eye(len(matrix), dtype=matrix.dtype)
-    factors = jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(precision), identity, lower=True)
-    return LowRankGaussian(mode.unravel(mode.network.weights), jax.vmap(mode.unravel)(factors))
-
-
-STRUCTURES: dict[str, Callable[..., Any]] = {"diagonal": _diagonal, "low_rank": _low_rank, "full": _full}
+def _check_noise(tuned: tuple[str, ...], likelihood: Likelihood) -> None:
+    if "noise" in tuned and likelihood.noise is None:
+        raise ValueError(
+            "tune: noise is that of a regression with one known noise, likelihood=density.gaussian(noise); "
+            f"the target has {likelihood.name}"
+        )
 
 
 def _is_below(name: str, prefix: str) -> bool:

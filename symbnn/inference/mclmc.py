@@ -127,7 +127,8 @@ def unadjusted_kernel() -> Kernel:
             log_density=new.logdensity,
         )
 
-    return Kernel(init, step)
+    # BlackJAX draws its noise for all weights at once, so a vector of them gets the same.
+    return Kernel(init, step, takes_vectors=True)
 
 
 def adjusted_kernel(max_num_steps: int) -> Kernel:

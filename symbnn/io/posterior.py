@@ -12,11 +12,13 @@ from symbnn.io.trees import load_tree, read_metadata, save_tree
 from symbnn.posteriors import Posterior
 
 KNOWN: tuple[type, ...] = (
+    posteriors.Block,
     posteriors.DiagonalGaussian,
     posteriors.DroppedUnits,
     posteriors.Empirical,
     posteriors.FixedLeaves,
     posteriors.GaussianMixture,
+    posteriors.KroneckerGaussian,
     posteriors.LowRankGaussian,
     posteriors.LowRankPrecision,
     posteriors.Reading,

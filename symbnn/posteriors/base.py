@@ -29,6 +29,24 @@ class Posterior(Protocol):
         ...
 
 
+@runtime_checkable
+class Gaussian(Protocol):
+    """A Gaussian law: w = mean + R z with independent unit normals z, so R Rᵀ is the covariance."""
+
+    @property
+    def mean(self) -> Params:
+        """The mean network."""
+        ...
+
+    def loadings(self, direction: Params) -> Any:
+        """Rᵀ direction, as a tree: what directionᵀ (w - mean) loads on each of the normals z.
+
+        Inner products of loadings are covariances: of directionᵀ w and otherᵀ w, the sum over all numbers of
+        loadings(direction) · loadings(other).
+        """
+        ...
+
+
 def register(*, static: tuple[str, ...] = ()) -> Any:
     """Class decorator: a frozen dataclass becomes a pytree; the fields in `static` are not traced."""
 

@@ -12,6 +12,7 @@ curvature gives (Laplace: few directions that the data pin down, the prior every
 
 import dataclasses
 import math
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -49,6 +50,10 @@ class DiagonalGaussian:
         """Log-density."""
         tree.check_same_shapes("params", params, self.mean)
         return _diagonal_log_prob(_difference(params, self.mean), self.std)
+
+    def loadings(self, direction: Params) -> Params:
+        """std∘direction (see `posteriors.Gaussian`)."""
+        return jax.tree.map(jnp.multiply, self.std, direction)
 
 
 @register()
@@ -102,6 +107,11 @@ class LowRankGaussian:
         log_determinant = jnp.sum(jnp.log(jnp.diagonal(cholesky)))
         return _diagonal_log_prob(difference, self.std) + 0.5 * jnp.sum(half**2) - log_determinant
 
+    def loadings(self, direction: Params) -> tuple[Array, Params | None]:
+        """Products with the factors, and std∘direction (see `posteriors.Gaussian`)."""
+        on_diagonal = None if self.std is None else jax.tree.map(jnp.multiply, self.std, direction)
+        return _project(self.factors, direction), on_diagonal
+
     def _log_prob_of_factors(self, params: Params) -> Float[Array, ""]:
         """Log-density from the covariance of the factors alone, which must have full rank."""
         num_weights = tree.num_weights(self.mean)
@@ -143,23 +153,30 @@ class LowRankPrecision:
     def sample(self, key: Key, num: int) -> Samples:
         """`num` draws."""
         check_num(num)
+        shrink = self._shrinkage()
+
+        def draw(draw_key: Key) -> Params:
+            noise = shrink(tree.draw_like(draw_key, self.mean))
+            return jax.tree.map(lambda m, s, e: m + s * e, self.mean, self.std, noise)
+
+        return jax.vmap(draw)(jax.random.split(key, num))
+
+    def loadings(self, direction: Params) -> Params:
+        """std∘direction, shrunk in the directions the data know (see `posteriors.Gaussian`)."""
+        return self._shrinkage()(jax.tree.map(jnp.multiply, self.std, direction))
+
+    def _shrinkage(self) -> Callable[[Params], Params]:
+        """v -> v + Uᵀ ((1 + Λ)^(-1/2) - 1) U v, which is symmetric."""
         whitened = jax.tree.map(lambda f, s: f * s, self.factors, self.std)
         values, vectors = _eigen(_gram(whitened))
         # (1/√(1+λ) - 1)/λ tends to -1/2: no division by an eigenvalue that is zero.
         shrinkage = -1.0 / (jnp.sqrt(1.0 + values) * (1.0 + jnp.sqrt(1.0 + values)))
 
-        def draw(draw_key: Key) -> Params:
-            noise = tree.draw_like(draw_key, self.mean)
-            coordinates = vectors @ (shrinkage * (vectors.T @ _project(whitened, noise)))
-            return jax.tree.map(
-                lambda m, s, e, f: m + s * (e + jnp.tensordot(coordinates, f, axes=1)),
-                self.mean,
-                self.std,
-                noise,
-                whitened,
-            )
+        def shrink(vector: Params) -> Params:
+            coordinates = vectors @ (shrinkage * (vectors.T @ _project(whitened, vector)))
+            return jax.tree.map(lambda v, f: v + jnp.tensordot(coordinates, f, axes=1), vector, whitened)
 
-        return jax.vmap(draw)(jax.random.split(key, num))
+        return shrink
 
     def log_prob(self, params: Params) -> Float[Array, ""]:
         """Log-density."""

@@ -141,14 +141,14 @@ def _run(jaxpr: Jaxpr, consts: Sequence[Any], arguments: Sequence[Any], noise: N
 def _step(equation: JaxprEqn, inputs: list[Any], noise: Noise) -> Sequence[Any]:
     """Results of one equation."""
     if not any(isinstance(value, Normal) for value in inputs):
-        return _bind(equation, inputs)
+        return bind(equation, inputs)
     name = equation.primitive.name
     if name in CALLS:
         inner = equation.params[CALLS[name]]
         body, consts = (inner.jaxpr, inner.consts) if isinstance(inner, ClosedJaxpr) else (inner, ())
         return _run(body, consts, inputs, noise)
     linear = _linear(equation, inputs)
-    return _bind(equation, [_draw(value, noise) for value in inputs]) if linear is None else [linear]
+    return bind(equation, [_draw(value, noise) for value in inputs]) if linear is None else [linear]
 
 
 def _linear(equation: JaxprEqn, inputs: list[Any]) -> Normal | None:
@@ -159,7 +159,7 @@ def _linear(equation: JaxprEqn, inputs: list[Any]) -> Normal | None:
     is_weight = all(value.is_weight for value in normals)
 
     def apply(*values: Any) -> Array:
-        return _bind(equation, list(values))[0]
+        return bind(equation, list(values))[0]
 
     def product(is_weight: bool) -> Normal:
         variances = [v.variance if isinstance(v, Normal) else jnp.square(v) for v in inputs]
@@ -194,7 +194,8 @@ def _mean(value: Any) -> Any:
     return value.mean if isinstance(value, Normal) else value
 
 
-def _bind(equation: JaxprEqn, inputs: list[Any]) -> Sequence[Any]:
+def bind(equation: JaxprEqn, inputs: list[Any]) -> Sequence[Any]:
+    """Results of one equation for arrays."""
     params = equation.primitive.get_bind_params(equation.params)
     results = equation.primitive.bind(*inputs, **params)
     return results if equation.primitive.multiple_results else [results]

@@ -9,12 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from symbnn import tree
-from symbnn.posteriors.base import check_num, register
-from symbnn.posteriors.gaussian import DiagonalGaussian, LowRankGaussian, LowRankPrecision
-from symbnn.posteriors.partial import FixedLeaves
+from symbnn.posteriors.base import Gaussian, check_num, register
 from symbnn.types import Key, Params, Samples
-
-Gaussian = DiagonalGaussian | LowRankGaussian | LowRankPrecision | FixedLeaves
 
 
 @register()

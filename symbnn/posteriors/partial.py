@@ -23,6 +23,17 @@ class FixedLeaves:
     params: Params
     free: Any
 
+    @property
+    def mean(self) -> Params:
+        """The mean network, if the law of the free leaves has one."""
+        means = self.free.mean
+        return tree.map_named(lambda name, leaf: means.get(name, leaf), self.params)
+
+    def loadings(self, direction: Params) -> Any:
+        """Those of the free leaves, the only ones that vary (see `posteriors.Gaussian`)."""
+        leaves = tree.named_leaves(direction)
+        return self.free.loadings({name: leaves[name] for name in self.free.mean})
+
     def sample(self, key: Key, num: int) -> Samples:
         """`num` networks that differ in the free leaves only."""
         drawn = self.free.sample(key, num)

@@ -29,6 +29,9 @@ METHODS = {
     "last-layer laplace": lambda: inference.laplace(
         structure="full", leaves="last_layer", pretrain_epochs=10, chunk_size=50, **TRAINING
     ),
+    "kronecker laplace": lambda: inference.laplace(
+        structure="kronecker", tune=("prior",), pretrain_epochs=10, chunk_size=50, **TRAINING
+    ),
     "sgmcmc": lambda: inference.sgmcmc(num_samples=6, step_size=1e-2, num_burnin=1000),
     "dropout": lambda: inference.dropout(epochs=10, **TRAINING),
     "multi-swag": lambda: inference.multimode(

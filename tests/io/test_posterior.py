@@ -22,10 +22,21 @@ def low_rank():
     return posteriors.LowRankGaussian(mean, jax.tree.map(lambda leaf: jnp.stack([leaf, 2 * leaf]), mean))
 
 
+def kronecker(seed):
+    mean = gaussian(seed).mean
+    blocks = {
+        "w": posteriors.Block(jnp.eye(2), jnp.eye(3), jnp.ones((2, 3)), (1,)),
+        "b": posteriors.Block(jnp.ones((1, 1)), jnp.eye(2), jnp.ones((1, 2)), ()),
+    }
+    return posteriors.KroneckerGaussian(mean, blocks)
+
+
 POSTERIORS = {
     "Empirical": lambda: posteriors.Empirical({"w": jnp.arange(8.0).reshape(4, 2)}, num_chains=2),
     "DiagonalGaussian": lambda: gaussian(1),
     "LowRankGaussian": low_rank,
+    "KroneckerGaussian": lambda: kronecker(1),
+    "GaussianMixture of Kronecker form": lambda: posteriors.mixture([kronecker(1), kronecker(2)]),
     "GaussianMixture": lambda: posteriors.mixture([gaussian(1), gaussian(2)]),
     "GaussianMixture of low rank": lambda: posteriors.mixture([low_rank(), low_rank()]),
 }
@@ -39,6 +50,17 @@ def test_posteriors_come_back(tmp_path, name):
     same(loaded, posterior)
     assert metadata == {"seed": 1}
     same(loaded.sample(jax.random.key(0), 3), posterior.sample(jax.random.key(0), 3))
+
+
+def test_a_kronecker_posterior_takes_the_class_of_a_network(tmp_path):
+    class Weights(NamedTuple):
+        w: jax.Array
+        b: jax.Array
+
+    io.save_posterior(tmp_path / "posterior", kronecker(1))
+    loaded, _ = io.load_posterior(tmp_path / "posterior", like=Weights(jnp.ones((3, 2)), jnp.ones(2)))
+    assert isinstance(loaded.sample(jax.random.key(0), 2), Weights)
+    assert loaded.log_prob(loaded.mean) == kronecker(1).log_prob(kronecker(1).mean)
 
 
 def test_posteriors_move_to_another_device_layout(tmp_path):

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
-from scipy import stats
+from scipy import linalg, stats
 
 from symbnn import posteriors, tree
 from symbnn.posteriors.dropped import draw_masks, drop
@@ -37,6 +37,33 @@ MEAN, STD, FACTORS = (
 SQUARE = random_tree(5, (8,))
 
 
+def orthogonal(seed: int, size: int) -> jnp.ndarray:
+    matrix = np.linalg.qr(np.random.default_rng(seed).normal(size=(size, size)))[0]
+    return jnp.asarray(matrix, jnp.float32)
+
+
+def kronecker() -> posteriors.KroneckerGaussian:
+    """Second axis of the kernel in front, a bias, and a single number."""
+    stds = jax.tree.map(lambda x: 0.3 + jnp.abs(x), random_tree(6))
+    blocks = {
+        "bias": posteriors.Block(jnp.ones((1, 1)), orthogonal(0, 3), stds["bias"][None], ()),
+        "kernel": posteriors.Block(orthogonal(1, 2), orthogonal(2, 2), stds["kernel"], (1,)),
+        "scale": posteriors.Block(-jnp.ones((1, 1)), jnp.ones((1, 1)), stds["scale"][None, None], ()),
+    }
+    return posteriors.KroneckerGaussian(MEAN, blocks)
+
+
+def kronecker_covariance() -> np.ndarray:
+    """Blocks on the diagonal, the kernel's with its axes put back."""
+    dense = []
+    for block in kronecker().blocks.values():
+        basis = np.kron(np.asarray(block.left, np.float64), np.asarray(block.right, np.float64))
+        dense.append(basis @ np.diag(np.asarray(block.std, np.float64).ravel() ** 2) @ basis.T)
+    turned = np.arange(4).reshape(2, 2).T.ravel()
+    dense[1] = dense[1][np.ix_(turned, turned)]
+    return linalg.block_diag(*dense)
+
+
 def covariances() -> dict[str, tuple[object, np.ndarray]]:
     """Every Gaussian with its dense covariance, formed in the plainest way."""
     diagonal, rows = np.diag(flat(STD) ** 2), flat_rows(FACTORS)
@@ -48,6 +75,7 @@ def covariances() -> dict[str, tuple[object, np.ndarray]]:
             posteriors.LowRankPrecision(MEAN, STD, FACTORS),
             np.linalg.inv(rows.T @ rows + np.diag(flat(STD) ** -2.0)),
         ),
+        "kronecker": (kronecker(), kronecker_covariance()),
     }
 
 
@@ -70,6 +98,15 @@ def test_samples_have_the_mean_and_covariance(name):
     assert np.max(np.abs(rows.mean(0) - flat(MEAN)) / scales) < 5 / np.sqrt(NUM_DRAWS)
     error = (np.cov(rows.T) - covariance) / np.outer(scales, scales)
     assert np.max(np.abs(error)) < 5 * np.sqrt(2 / NUM_DRAWS)
+
+
+@pytest.mark.parametrize("name", covariances())
+def test_loadings_are_a_root_of_the_covariance(name):
+    posterior, covariance = covariances()[name]
+    assert isinstance(posterior, posteriors.Gaussian)
+    units = jax.vmap(ravel_pytree(MEAN)[1])(jnp.eye(len(covariance)))
+    rows = np.asarray(tree.matrix(jax.jit(jax.vmap(posterior.loadings))(units)), np.float64)
+    np.testing.assert_allclose(rows @ rows.T, covariance, atol=1e-5 * np.max(covariance))
 
 
 def test_low_rank_without_diagonal_stays_in_its_subspace_and_has_no_density():
@@ -108,6 +145,8 @@ def test_fixed_leaves_move_only_what_is_free():
     drawn = posterior.sample(jax.random.key(0), 5)
     np.testing.assert_array_equal(drawn["kernel"], np.broadcast_to(MEAN["kernel"], (5, 2, 2)))
     assert np.all(np.std(drawn["bias"], axis=0) > 0)
+    assert jax.tree.leaves(posterior.mean)[0] is MEAN["bias"]
+    np.testing.assert_array_equal(posterior.loadings(MEAN)["bias"], STD["bias"] * MEAN["bias"])
     assert posterior.log_prob(tree.take(drawn, 0)) == free.log_prob({"bias": drawn["bias"][0]})
     assert posterior.log_prob(MEAN | {"scale": MEAN["scale"] + 1}) == -np.inf
 
@@ -150,6 +189,8 @@ ALL = {
     "low rank": lambda: posteriors.LowRankGaussian(MEAN, FACTORS),
     "precision": lambda: posteriors.LowRankPrecision(MEAN, STD, FACTORS),
     "mixture": lambda: posteriors.mixture([posteriors.LowRankGaussian(MEAN, FACTORS, STD)] * 2),
+    "kronecker": kronecker,
+    "kronecker mixture": lambda: posteriors.mixture([kronecker()] * 2),
     "fixed": lambda: posteriors.FixedLeaves(
         MEAN, posteriors.DiagonalGaussian({"bias": STD["bias"]}, {"bias": STD["bias"]})
     ),
@@ -194,6 +235,11 @@ def test_posteriors_are_pytrees_and_compile_once(name):
         (lambda: posteriors.GaussianMixture(jnp.ones(3), ALL["mixture"]().components), "2 components"),
         (lambda: ALL["diagonal"]().sample(jax.random.key(0), 0), "positive number of draws; got 0"),
         (lambda: ALL["diagonal"]().log_prob({"bias": MEAN["bias"]}), "missing leaves"),
+        (lambda: posteriors.KroneckerGaussian({"bias": MEAN["bias"]}, kronecker().blocks), "unknown leaves"),
+        (
+            lambda: posteriors.KroneckerGaussian(MEAN | {"bias": jnp.ones(4)}, kronecker().blocks),
+            r"leaf 'bias' of shape \(4,\) with inputs \(\) is a matrix \(1, 4\)",
+        ),
         (lambda: posteriors.DroppedUnits({"kernel": jnp.ones((1, 2, 12))}, UNITS, 0.2), "12 positions"),
         (lambda: posteriors.DroppedUnits({"kernel": jnp.ones((1, 2, 13))}, UNITS, 1.0), "rate"),
     ],

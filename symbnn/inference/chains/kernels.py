@@ -52,6 +52,8 @@ class Kernel(NamedTuple):
     """(key, position, log-density) -> state."""
     step: Callable[[Key, Any, Tuning, LogDensity], tuple[Any, Info]]
     """(key, state, tuning, log-density) -> (next state, what happened)."""
+    takes_vectors: bool = False
+    """Whether the weights may also be one vector, by which small networks save a program per leaf."""
 
 
 def is_divergence(energy_error: Array) -> Array:

@@ -15,6 +15,7 @@ from symbnn.density.parts import total
 from symbnn.inference.chains import placement
 from symbnn.inference.chains.adaptation import Tuner, choose
 from symbnn.inference.chains.kernels import Info, Kernel, Tuning
+from symbnn.inference.chains.packing import pack
 from symbnn.inference.chains.settings import Run
 from symbnn.inference.storage import Storage, program_checksum
 from symbnn.types import Key, Params
@@ -101,14 +102,17 @@ def build(
         density = _density(target, plan, shard)
         key = keys.named(chain_key(key_data, chain.number), "transitions")
 
+        packed = pack(kernel, chain, density)
+
         def body(offset: Array, carry: tuple[Chain, Totals]) -> tuple[Chain, Totals]:
-            chain, info = transition(carry[0], density, key, window.first + offset, window.is_burnin)
+            chain, info = transition(carry[0], packed.density, key, window.first + offset, window.is_burnin)
             return chain, _add(carry[1], info)
 
         def one_draw(draw: Array, carry: tuple[Chain, Any]) -> tuple[tuple[Chain, Any], Any]:
             begin = draw * thinning
             end = jnp.minimum(begin + thinning, window.number)
-            chain, totals = jax.lax.fori_loop(begin, end, body, (carry[0], _no_transitions()))
+            chain, totals = jax.lax.fori_loop(begin, end, body, (packed.pack(carry[0]), _no_transitions()))
+            chain = packed.unpack(chain)
             carried, kept = keep(chain.sampler.position, carry[1])
             return (chain, carried), (totals, kept)
 

@@ -1,7 +1,8 @@
 """`align`: many networks, one labelling of their hidden units.
 
-Weight matching follows Git Re-Basin (Ainsworth, Hayase & Srinivasa 2023), Frank-Wolfe follows C2M3
-(Crisostomi et al. 2024), activation matching by inner products is the recipe of Xiao, Liu & Bamler (2023).
+Weight matching follows Git Re-Basin (Ainsworth, Hayase & Srinivasa 2023), and so does alignment to the mean,
+after a start by annealing; Frank-Wolfe follows C2M3 (Crisostomi et al. 2024), activation matching by inner
+products is the recipe of Xiao, Liu & Bamler (2023).
 """
 
 from functools import partial
@@ -15,17 +16,18 @@ from symbnn.names import lookup
 from symbnn.symmetry.alignment.chain import match_chains
 from symbnn.symmetry.alignment.features import Activations, Apply, Arrays, in_units
 from symbnn.symmetry.alignment.match import Matching, extract_one, match
+from symbnn.symmetry.alignment.means import mean_features
 from symbnn.symmetry.alignment.methods import METHODS, Way, features_of, way_of
 from symbnn.symmetry.alignment.precision import match_by_precision
-from symbnn.symmetry.alignment.reference import match_to_mean, medoid, reference_params
+from symbnn.symmetry.alignment.reference import medoid, reference_params
 from symbnn.symmetry.alignment.samples import Aligned, check_samples, move, stacked_elements
 from symbnn.symmetry.alignment.search import SOLVERS, Descent, HostPermutations, Search
 from symbnn.symmetry.numerics import check_finite
 from symbnn.symmetry.spec import SymmetrySpec
 from symbnn.types import Key, Params, Samples
 
-SMALL_GROUP = 64
-"""Units up to which a second descent costs next to nothing."""
+RESTARTS = {8: 64, 16: 16, 64: 1}
+"""By the units of the largest group up to which they cost next to nothing; the smaller, the more maxima."""
 
 
 def align(
@@ -59,10 +61,11 @@ def align(
         spec: The network's symmetries.
         samples: Networks, stacked along a first axis of every leaf; with `warm_start`, chain by chain. Or an
             `Empirical`, whose chains the result keeps.
-        reference: A network, the index of a sample (default: the first), `"medoid"`, or `"mean"`, which is
-            found together with the alignment.
+        reference: A network, the index of a sample (default: the first), `"medoid"`, or `"mean"`: every
+            sample is aligned to the mean of the others, from a common start that favours none.
         method: `"weights"`: all weights that touch a unit, one group at a time. `"activations"`: what the
-            units compute on `inputs`. `"frank_wolfe"`: all weights and all groups at once.
+            units compute on `inputs`. `"frank_wolfe"`: all weights and all groups at once, to one reference
+            (the mean is relaxed by either method).
         apply: The network function, for `"activations"`.
         inputs: The data that `apply` or `activations` is evaluated on; a tuple for a network of several.
         activations: Instead of `apply`, a function `(params, *inputs) -> {group: (n, *over, units)}`.
@@ -72,8 +75,9 @@ def align(
         num_chains: Chains in `samples`, for `warm_start` (default: those of an `Empirical`, else one).
         precision_weighted: A second pass that weighs by one over the variance of the aligned samples.
         restarts: Further starts, of which the best is kept: first the identity, so that with one restart the
-            result is never worse than plain coordinate descent, then random ones in random order. Default:
-            one if there are several groups, all small; in wide networks the identity does not win.
+            result is never worse than plain coordinate descent, then random ones. Default: many if there are
+            several groups, all small; in wide networks the identity does not win. With reference `"mean"`
+            the common start is looked for again from every other sample, then at random; default: none.
         key: For the random restarts (default: a fixed one).
         max_sweeps: Most sweeps over the groups in one descent.
         max_rounds: Most rounds of alignment to the mean, or of Frank-Wolfe.
@@ -83,7 +87,9 @@ def align(
     if num_chains is not None and warm_start is None:
         raise ValueError("num_chains has no effect without warm_start='chain'")
     samples, num_chains = chains.unpack(samples, num_chains, partial(check_samples, spec))
-    restarts = _default_restarts(spec) if restarts is None else restarts
+    strategy = reference if isinstance(reference, str) else None
+    if restarts is None:
+        restarts = 0 if strategy == "mean" else _default_restarts(spec)
     search = Search(restarts, key, max_sweeps, max_rounds, tolerance, solver)
     _check_settings(search, warm_start)
     if similarity is not None and method in METHODS and method != "activations":
@@ -91,22 +97,24 @@ def align(
     similarity = similarity or "correlation"
     way = way_of(method, similarity, precision_weighted)
     whole, spec = spec, spec if _may_mix(method, precision_weighted) else spec.permutations_only()
-    strategy = reference if isinstance(reference, str) else None
     network = reference_params(spec, samples, reference)
     check_finite(network, "nothing can be aligned to it", whose=" of the reference")
     features, unit = in_units(
         features_of(spec, method, network, apply, inputs, activations, similarity), network
     )
+    along = (num_chains or 1) if warm_start else None
     matching, targets = Matching(spec, features, samples), extract_one(features, network)
-    found = _first_match(matching, targets, way, search, (num_chains or 1) if warm_start else None)
+    refine = partial(way.refine, search)
+    if strategy == "mean":
+        start = _first_match(matching, targets, way, search, along).permutations if along else None
+        found = way.common(search, matching, start)
+        targets = mean_features(matching, found.permutations)
+    else:
+        found = _first_match(matching, targets, way, search, along)
     if strategy == "medoid":
         network = tree.take(samples, medoid(matching, found.permutations))
         targets = extract_one(features, network)
         found = match(matching, targets, partial(way.match, search))
-    refine = partial(way.refine, search)
-    if strategy == "mean":
-        found = way.common(search, matching, found) if way.common else found
-        found, targets = match_to_mean(matching, refine, search, found)
     if precision_weighted:
         found = match_by_precision(matching, targets, refine, found)
     elements = stacked_elements(spec, found.permutations)
@@ -137,7 +145,7 @@ def _may_mix(method: str, precision_weighted: bool) -> bool:
 def _default_restarts(spec: SymmetrySpec) -> int:
     """One group alone is matched exactly from any start; among wide ones the start by depth is the best."""
     sizes = [group.size for group in spec.groups]
-    return int(len(sizes) > 1 and max(sizes) <= SMALL_GROUP)
+    return next((num for most, num in RESTARTS.items() if max(sizes) <= most), 0) if len(sizes) > 1 else 0
 
 
 def _check_settings(search: Search, warm_start: str | None) -> None:

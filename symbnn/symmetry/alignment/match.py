@@ -28,13 +28,24 @@ class Matching(NamedTuple):
     samples: Samples
 
     def chunks(self) -> Iterator[tuple[slice, Arrays]]:
-        """Slices of the samples of about `CHUNK_BYTES`, all of one length but the last; their features."""
+        """The slices of the samples, and their features."""
+        for chunk in self.slices():
+            yield chunk, self.features.extract(part_of(self.samples, chunk))
+
+    def extracted(self) -> "Matching":
+        """The same with its features taken from the samples once and for all, where they are one chunk."""
+        if len(list(self.slices())) > 1:
+            return self
+        arrays = self.features.extract(self.samples)
+        return self._replace(features=Features(self.features.leaves, lambda _: arrays))
+
+    def slices(self) -> Iterator[slice]:
+        """Slices of the samples of about `CHUNK_BYTES`, all of one length but the last."""
         num = tree.num_samples(self.samples)
         size = 4 * sum(math.prod(leaf.shape) for leaf in self.features.leaves)
         length = max(1, CHUNK_BYTES // max(size, 1))
         for begin in range(0, num, length):
-            chunk = slice(begin, min(begin + length, num))
-            yield chunk, self.features.extract(part_of(self.samples, chunk))
+            yield slice(begin, min(begin + length, num))
 
 
 def match(

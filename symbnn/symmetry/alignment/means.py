@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from symbnn import tree
 from symbnn.symmetry.alignment.features import Arrays, element_of
 from symbnn.symmetry.alignment.match import Matching
-from symbnn.symmetry.alignment.search import HostPermutations, groups_only, on_device
+from symbnn.symmetry.alignment.search import DevicePermutations, HostPermutations, groups_only
 from symbnn.symmetry.group import act_leaf
 from symbnn.symmetry.spec import Leaf, SymmetrySpec
 
@@ -23,12 +23,18 @@ def variance_of_features(matching: Matching, permutations: HostPermutations) -> 
     return _average(matching, permutations, mean_features(matching, permutations))
 
 
+@jax.jit
+def squared_lengths(arrays: Arrays) -> jax.Array:
+    """‖x‖² of every network."""
+    return sum((jnp.sum(array**2, axis=range(1, array.ndim)) for array in arrays), start=jnp.zeros(()))
+
+
 def _average(matching: Matching, permutations: HostPermutations, centre: Arrays | None) -> Arrays:
     """Of the moved features, or of their squared distances from a centre."""
     num = tree.num_samples(matching.samples)
     sums: Arrays | None = None
     for chunk, arrays in matching.chunks():
-        here = on_device({name: value[chunk] for name, value in permutations.items()})
+        here = {name: value[chunk] for name, value in permutations.items()}
         part = _moved_sums(groups_only(matching.spec), matching.features.leaves, arrays, here, centre)
         sums = part if sums is None else jax.tree.map(jnp.add, sums, part)
     assert sums is not None
@@ -40,12 +46,12 @@ def _moved_sums(
     spec: SymmetrySpec,
     leaves: tuple[Leaf, ...],
     arrays: Arrays,
-    permutations: dict[str, jax.Array],
+    permutations: DevicePermutations,
     centre: Arrays | None,
 ) -> Arrays:
     """Sums over the networks, one network at a time."""
 
-    def add(sums: Arrays, one: tuple[Arrays, dict]) -> tuple[Arrays, None]:
+    def add(sums: Arrays, one: tuple[Arrays, DevicePermutations]) -> tuple[Arrays, None]:
         element = element_of(one[1])
         moved = [act_leaf(spec, element, leaf, array) for leaf, array in zip(leaves, one[0], strict=True)]
         if centre is not None:

@@ -1,11 +1,12 @@
 """The matching methods by name: which features they compare and how they search."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
-import numpy as np
-
+from symbnn import tree
 from symbnn.names import lookup
+from symbnn.symmetry.alignment.consensus import repeated_mean, to_common
 from symbnn.symmetry.alignment.features import (
     Activations,
     Apply,
@@ -15,8 +16,8 @@ from symbnn.symmetry.alignment.features import (
     hooked_features,
     weight_features,
 )
-from symbnn.symmetry.alignment.match import Matching
-from symbnn.symmetry.alignment.means import mean_features
+from symbnn.symmetry.alignment.leave_one_out import leave_one_out
+from symbnn.symmetry.alignment.match import Matching, extract_one, match
 from symbnn.symmetry.alignment.search import (
     Chunk,
     Descent,
@@ -26,7 +27,6 @@ from symbnn.symmetry.alignment.search import (
     contribution_features,
     match_contributions,
     to_reference,
-    to_universe,
 )
 from symbnn.symmetry.spec import SymmetrySpec
 from symbnn.types import Params
@@ -39,8 +39,8 @@ class Way(NamedTuple):
     """From nothing."""
     refine: Callable[[Search, Chunk], Descent]
     """From permutations that are nearly right."""
-    common: Callable[[Search, Matching, Descent], Descent] | None = None
-    """A better start for alignment to the mean than the match to one of the samples."""
+    common: Callable[[Search, Matching, HostPermutations | None], Descent]
+    """All networks to their own mean, from permutations that are nearly right or from nothing."""
 
 
 def way_of(method: str, similarity: str, precision_weighted: bool) -> Way:
@@ -88,26 +88,23 @@ def _by_frank_wolfe(search: Search, chunk: Chunk) -> Descent:
     return by_descent(search, chunk._replace(start=to_reference(search, chunk)))
 
 
-def _universe(search: Search, matching: Matching, found: Descent) -> Descent:
-    """Frank-Wolfe of all networks at once; kept if the rounded result is better than its start."""
-    arrays = matching.features.extract(matching.samples)
-    leaves = matching.features.leaves
-    permutations = to_universe(search, Chunk(matching.spec, leaves, (), arrays, found.permutations))
+def _common(search: Search, matching: Matching, start: HostPermutations | None) -> Descent:
+    return to_common(search, matching) if start is None else leave_one_out(search, matching, start)
 
-    def length(candidate: HostPermutations) -> float:
-        return float(sum(np.vdot(array, array) for array in mean_features(matching, candidate)))
 
-    is_better = length(permutations) > length(found.permutations)
-    return found._replace(permutations=permutations) if is_better else found
+def _common_contributions(search: Search, matching: Matching, start: HostPermutations | None) -> Descent:
+    first = extract_one(matching.features, tree.take(matching.samples, 0))
+    matcher = partial(match_contributions, search)
+    return repeated_mean(search, matching, matcher, match(matching, first, matcher, start))
 
 
 METHODS = {
-    "weights": Way(by_descent, _from_start),
-    "activations": Way(by_descent, _from_start),
-    "frank_wolfe": Way(_by_frank_wolfe, _from_start, _universe),
+    "weights": Way(by_descent, _from_start, _common),
+    "activations": Way(by_descent, _from_start, _common),
+    "frank_wolfe": Way(_by_frank_wolfe, _from_start, _common),
 }
 
-CONTRIBUTIONS = Way(match_contributions, match_contributions)
+CONTRIBUTIONS = Way(match_contributions, match_contributions, _common_contributions)
 
 SIMILARITIES: dict[str, Callable[[SymmetrySpec, Features, Params], Features]] = {
     "correlation": lambda spec, features, params: correlation(spec, features),

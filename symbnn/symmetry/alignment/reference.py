@@ -1,24 +1,18 @@
 """What the samples are aligned to: a network, one of the samples, their medoid, or their own mean.
 
-Aligning to the mean and taking the mean again is generalised Procrustes analysis. With m the mean of the
-moved samples, Σ_s ‖g_s x_s − m‖² = Σ_s ‖x_s‖² − S ‖m‖², so Σ_s ⟨m, g_s x_s⟩ never falls. The medoid of
-aligned samples is the one nearest their mean: Σ_s ‖x_s − x_k‖² = Σ_s ‖x_s − m‖² + S ‖x_k − m‖².
+The medoid of aligned samples is the one nearest their mean m: with N samples,
+Σ_s ‖x_s − x_k‖² = Σ_s ‖x_s − m‖² + N ‖x_k − m‖².
 """
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from symbnn import tree
 from symbnn.names import nearest
-from symbnn.symmetry.alignment.features import Arrays
-from symbnn.symmetry.alignment.match import Matcher, Matching, match
-from symbnn.symmetry.alignment.means import mean_features
+from symbnn.symmetry.alignment.match import Matching
+from symbnn.symmetry.alignment.means import mean_features, squared_lengths
 from symbnn.symmetry.alignment.search import (
     Chunk,
-    Descent,
     HostPermutations,
-    Search,
     objective,
     plain_problem,
 )
@@ -46,26 +40,6 @@ def reference_params(spec: SymmetrySpec, samples: Samples, reference: Params | i
     return reference
 
 
-def match_to_mean(
-    matching: Matching, matcher: Matcher, search: Search, first: Descent
-) -> tuple[Descent, Arrays]:
-    """Align to the mean of the moved features, take the mean again, until the objective stands still."""
-    found, targets = first, mean_features(matching, first.permutations)
-    history: list[np.ndarray] = []
-    for _ in range(search.max_rounds):
-        candidate = match(matching, targets, matcher, found.permutations)
-        value = candidate.objective[-1]
-        if history and value.sum() - history[-1].sum() <= search.tolerance * abs(history[-1].sum()):
-            history.append(np.where(value.sum() > history[-1].sum(), value, history[-1]))
-            found = candidate if value.sum() > history[-2].sum() else found
-            return found._replace(objective=np.stack(history)), targets
-        found = candidate
-        history.append(value)
-        targets = mean_features(matching, found.permutations)
-    unsettled = np.zeros_like(found.converged)
-    return found._replace(objective=np.stack(history), converged=unsettled), targets
-
-
 def medoid(matching: Matching, permutations: HostPermutations) -> int:
     """Index of the sample whose moved features are nearest their mean."""
     mean = mean_features(matching, permutations)
@@ -74,10 +48,5 @@ def medoid(matching: Matching, permutations: HostPermutations) -> int:
         problem = plain_problem(Chunk(matching.spec, matching.features.leaves, mean, arrays))
         overlap = objective(problem, None, {name: value[chunk] for name, value in permutations.items()})
         # ‖x − m‖² without the term that all samples share.
-        distances.append(np.asarray(_squared_lengths(arrays), np.float64) - 2 * overlap)
+        distances.append(np.asarray(squared_lengths(arrays), np.float64) - 2 * overlap)
     return int(np.argmin(np.concatenate(distances)))
-
-
-@jax.jit
-def _squared_lengths(arrays: Arrays) -> jax.Array:
-    return sum((jnp.sum(array**2, axis=range(1, array.ndim)) for array in arrays), start=jnp.zeros(()))

@@ -9,7 +9,7 @@ import numpy as np
 
 from symbnn import tree
 from symbnn.symmetry.alignment.features import element_of
-from symbnn.symmetry.alignment.search import HostPermutations, on_device
+from symbnn.symmetry.alignment.search import HostPermutations
 from symbnn.symmetry.group import Element, act, identity
 from symbnn.symmetry.numerics import check_finite
 from symbnn.symmetry.spec import SymmetrySpec, check_params
@@ -29,7 +29,9 @@ class Aligned(NamedTuple):
     reference: Params
     """The network, or mean of networks, that the samples were aligned to."""
     objective: np.ndarray
-    """Agreement with the reference, `(rounds, samples)`; its sum over samples never falls."""
+    """Agreement with the reference, `(rounds, samples)`, an inner product; its sum over samples never falls.
+    With reference `"mean"` it is the mean inner product with the *other* samples, so the mean over samples is
+    that of two different samples; 0 for a sample alone."""
     converged: np.ndarray
     """Which samples could not be improved any more within the given number of rounds."""
     num_chains: int | None = None
@@ -54,7 +56,7 @@ def stacked_elements(spec: SymmetrySpec, permutations: HostPermutations) -> Elem
     num = len(next(iter(permutations.values()), ()))
     unit = identity(spec)._replace(permutations={})
     ones = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num, *leaf.shape)), unit)
-    found = element_of(on_device(permutations))
+    found = element_of({name: jnp.asarray(value) for name, value in permutations.items()})
     signs = {name: value.astype(ones.signs[name].dtype) for name, value in found.signs.items()}
     matrices = {name: value.astype(ones.matrices[name].dtype) for name, value in found.matrices.items()}
     return Element(found.permutations, ones.scales, ones.signs | signs, ones.matrices | matrices)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from symbnn import symmetry
+from symbnn import symmetry, tree
 from symbnn.symmetry.group.matrices import fixing_ones, procrustes, random_orthogonal
 from tests.symmetry.cases import draw, inputs
 from tests.symmetry.discovery.test_kinds import LINEAR
@@ -87,6 +87,25 @@ def test_copies_mixed_by_any_matrix_become_one_after_balance():
     aligned = symmetry.align(spec, balanced, reference="mean")
     spread = jax.tree.map(lambda leaf: jnp.abs(leaf - leaf[0]).max(), aligned.samples)
     assert max(jax.tree.leaves(spread)) < 1e-3
+
+
+@pytest.mark.parametrize(
+    "name", ["stream of LayerNorm", pytest.param("grouped queries", marks=pytest.mark.slow)]
+)
+def test_rotated_copies_find_a_mean_as_good_as_if_they_had_never_been_rotated(name):
+    """Each is rotated onto the mean of the others, with noise on every weight as large as the weight."""
+    _, spec, params, _ = found(name)
+    copies = rotated(spec, params, 6)
+    noise = tree.draw_like(jax.random.key(7), copies)
+    aligned = symmetry.align(spec, jax.tree.map(jnp.add, copies, noise), reference="mean")
+    total = aligned.objective.sum(axis=1)
+    assert np.all(np.diff(total) >= -1e-6 * np.abs(total[:-1]))
+    # Noise that was drawn for rotated copies is as good as any for straight ones.
+    straight = jax.tree.map(lambda one, more: one + more, params, noise)
+    arrays = [np.asarray(leaf, np.float64).reshape(6, -1) for leaf in jax.tree.leaves(straight)]
+    flat = np.concatenate(arrays, axis=1)
+    expected = (np.sum(flat.sum(axis=0) ** 2) - np.sum(flat**2)) / 30
+    assert aligned.objective[-1].mean() > expected
 
 
 @pytest.mark.parametrize("settings", [{"precision_weighted": True}, {"method": "activations"}])

@@ -16,6 +16,7 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -47,7 +48,7 @@ def matrix_key(group: str) -> str:
     return MATRICES + group
 
 
-def element_of(moves: Mapping[str, jax.Array]) -> Element:
+def element_of(moves: Mapping[str, Any]) -> Element:
     """Permutations, signs and matrices, kept together while matching, as an element."""
     signs, matrices = (
         {name.removeprefix(prefix): value for name, value in moves.items() if name.startswith(prefix)}

@@ -23,6 +23,8 @@ from symbnn import names
 # 64 of them.
 ACCELERATOR_UNITS = 64
 SHARES_PER_CORE = 8
+# Fewer entries than this are assigned sooner than threads are started.
+THREADED_ENTRIES = 2**17
 
 
 def assign(
@@ -71,6 +73,8 @@ def _scipy(cost: Float[Array, "m n n"], index: np.ndarray) -> np.ndarray:
     matrices = (
         np.asarray(cost)[index] if _is_on_host(cost) else np.asarray(_picked(cost, index))[: len(index)]
     )
+    if matrices.size < THREADED_ENTRIES:
+        return _solve_all(matrices)
     # Several shares for every core, as some matrices take longer; not one for every matrix, as handing over a
     # small one takes longer than solving it.
     shares = np.array_split(matrices, min(len(index), SHARES_PER_CORE * _num_cores()))

@@ -22,7 +22,6 @@ from symbnn.symmetry.alignment.search.problem import (
     cost_blocks,
     having,
     identity_permutations,
-    on_device,
     plain_problem,
     restricted,
 )
@@ -49,7 +48,7 @@ def match_contributions(search: Search, chunk: Chunk) -> Descent:
     everything = np.arange(problem.num_items)
     value = np.zeros(problem.num_items)
     for name in reversed(depth_order(chunk.spec)):
-        current = on_device(permutations)
+        current = permutations
         similar, outgoing = (
             by_parity(_part(problem, name, is_activation=is_activation), name)
             for is_activation in (True, False)

@@ -7,10 +7,12 @@ weights) the sum over both axes_with is the gradient of a quadratic objective. F
 (`signs`) have costs of their own.
 """
 
+from collections.abc import Mapping
 from functools import partial
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
 from symbnn.symmetry.alignment.features import Arrays, element_of
@@ -19,8 +21,9 @@ from symbnn.symmetry.group import act_leaf
 from symbnn.symmetry.group.act import transposed
 from symbnn.symmetry.spec import Group, Leaf, SymmetrySpec
 
-DevicePermutations = dict[str, jax.Array]
-"""By group; signs are kept beside them (`signs.sign_key`)."""
+DevicePermutations = Mapping[str, jax.Array | np.ndarray]
+"""By group; signs are kept beside them (`signs.sign_key`). A compiled function copies arrays of the host,
+ten times as fast as `device_put`."""
 
 
 def axes_with(leaf: Leaf, group: str) -> list[int]:
@@ -49,7 +52,8 @@ def block_cost(
 ) -> Float[Array, "b *over n n"]:
     """Cost of `group` for the networks at `index`; `fixed` adds what does not depend on other groups.
 
-    `leaves`, `targets` and `arrays` hold only features that have the group, all of one parity.
+    `leaves`, `targets` and `arrays` hold only features that have the group, all of one parity. A target is
+    shared, or has a leading axis over the networks.
     """
     current = {name: value[index] for name, value in permutations.items()}
     keys = (group, sign_key(group), matrix_key(group))
@@ -59,7 +63,7 @@ def block_cost(
     total = None if fixed is None else fixed[index]
     for leaf, target, array in zip(leaves, targets, arrays, strict=True):
         moved = moved_feature(spec, leaf, current, array[index])
-        part = pair_cost(spec, leaf, spec.group(group), target, moved)
+        part = pair_cost(spec, leaf, spec.group(group), target_at(leaf, target, index), moved)
         total = part if total is None else total + part
     assert total is not None
     if group in current:
@@ -69,6 +73,11 @@ def block_cost(
     if own_signs is not None and any(odd):
         cost = cost * character(odd, jnp.moveaxis(own_signs, 1, 0)).astype(cost.dtype)[..., None, :]
     return cost if own_matrices is None else cost @ transposed(own_matrices)
+
+
+def target_at(leaf: Leaf, target: jax.Array, index: jax.Array | np.ndarray) -> jax.Array:
+    """Targets of some networks where each has its own, else the one of all."""
+    return target[index] if target.ndim > len(leaf.shape) else target
 
 
 def moved_feature(spec: SymmetrySpec, leaf: Leaf, moves: DevicePermutations, arrays: jax.Array) -> jax.Array:
@@ -87,7 +96,7 @@ def pair_cost(spec: SymmetrySpec, leaf: Leaf, group: Group, target: jax.Array, m
         batch = len(axes) + 1
         part = jnp.einsum(
             target,
-            left,
+            [batch, *left] if target.ndim > len(axes) else left,
             moved,
             [batch, *right],
             [batch, *over, left[axis], right[axis]],
@@ -108,15 +117,16 @@ def inner_product(
 ) -> Float[Array, " items"]:
     """Σ_features ⟨target, g · array⟩ of every network."""
 
-    def one(one_permutations: DevicePermutations, one_arrays: Arrays) -> jax.Array:
+    def one(number: jax.Array, one_permutations: DevicePermutations, one_arrays: Arrays) -> jax.Array:
         element = element_of(one_permutations)
         return sum(
             (
-                jnp.vdot(target, act_leaf(spec, element, leaf, array))
+                jnp.vdot(target_at(leaf, target, number), act_leaf(spec, element, leaf, array))
                 for leaf, target, array in zip(leaves, targets, one_arrays, strict=True)
             ),
             start=jnp.zeros(()),
         )
 
     # One network at a time: moving all of them at once would hold a second copy of every array.
-    return jax.lax.map(lambda both: one(*both), (permutations, arrays))
+    numbers = jnp.arange(len(arrays[0]))
+    return jax.lax.map(lambda item: one(*item), (numbers, permutations, arrays))

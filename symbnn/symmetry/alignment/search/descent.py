@@ -14,6 +14,7 @@ from functools import partial
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from symbnn import keys
@@ -32,9 +33,12 @@ from symbnn.symmetry.alignment.search.problem import (
 )
 from symbnn.symmetry.alignment.search.steps import improve
 from symbnn.symmetry.group import random_element
+from symbnn.symmetry.spec import SymmetrySpec
 from symbnn.symmetry.spec.layer_order import depth_order
 from symbnn.types import Key
 
+# Restarts run together as long as the repeated features fill no more memory than this.
+REPEATED_BYTES = 32 * 2**20
 # Relative gains below this are rounding of float32 sums.
 ROUNDING = 1e-6
 
@@ -49,15 +53,27 @@ class Descent(NamedTuple):
 
 
 def by_descent(search: Search, chunk: Chunk) -> Descent:
-    """Descent from the start, then from the identity, then from random permutations in random order."""
+    """Descent from the start, then from the identity and from random permutations."""
     problem = make_problem(chunk, search.solver)
     order = depth_order(chunk.spec)
-    run = partial(descend, problem, max_sweeps=search.max_sweeps, tolerance=search.tolerance)
-    best = run(settle(problem, order) if chunk.start is None else chunk.start, order=order)
-    unmoved = identity_permutations(problem.spec, problem.num_items)
-    for restart in range(search.restarts):
-        first, shuffled = _restart(problem, search.key, restart) if restart else (unmoved, order)
-        best = _better(best, run(first, order=shuffled))
+    run = partial(descend, order=order, max_sweeps=search.max_sweeps, tolerance=search.tolerance)
+    best = run(problem, settle(problem, order) if chunk.start is None else chunk.start)
+    size = sum(array.nbytes for array in jax.tree.leaves((problem.arrays, problem.fixed)))
+    together = max(1, REPEATED_BYTES // max(size, 1))
+    for begin in range(0, search.restarts, together):
+        restarts = range(begin, min(begin + together, search.restarts))
+        starts = [
+            random_permutations(problem.spec, problem.num_items, search.key, restart)
+            if restart
+            else identity_permutations(problem.spec, problem.num_items)
+            for restart in restarts
+        ]
+        start = {name: np.concatenate([one[name] for one in starts]) for name in starts[0]}
+        ends = run(_repeated(problem, len(starts)), start)
+        for number in range(len(starts)):
+            best = _better(
+                best, _part(ends, slice(number * problem.num_items, (number + 1) * problem.num_items))
+            )
     return best
 
 
@@ -108,6 +124,16 @@ def settle(problem: Problem, order: Sequence[str]) -> HostPermutations:
     return permutations
 
 
+def random_permutations(spec: SymmetrySpec, items: int, key: Key | None, number: int) -> HostPermutations:
+    """Start: one of many random labellings of every network, unflipped."""
+    key = jax.random.fold_in(jax.random.key(0) if key is None else key, number)
+    all_keys = jax.random.split(keys.named(key, "start"), items)
+    drawn = jax.vmap(lambda one: random_element(spec, one).permutations)(all_keys)
+    return identity_permutations(spec, items) | {
+        name: np.array(value, np.int32) for name, value in drawn.items()
+    }
+
+
 def joined(results: Sequence[Descent]) -> Descent:
     """Results of several chunks as one; a network that ended early keeps its last objective."""
     sweeps = max(len(result.objective) for result in results)
@@ -132,13 +158,18 @@ def _neighbours(problem: Problem, group: str) -> set[str]:
     return near - {group} if is_simple(problem.spec, problem.leaves, group) else near
 
 
-def _restart(problem: Problem, key: Key | None, restart: int) -> tuple[HostPermutations, Sequence[str]]:
-    key = jax.random.fold_in(jax.random.key(0) if key is None else key, restart)
-    all_keys = jax.random.split(keys.named(key, "start"), problem.num_items)
-    drawn = jax.vmap(lambda one: random_element(problem.spec, one).permutations)(all_keys)
-    names = [group.name for group in problem.spec.groups]
-    shuffled = np.asarray(jax.random.permutation(keys.named(key, "order"), len(names)))
-    return {name: np.array(value, np.int32) for name, value in drawn.items()}, [names[i] for i in shuffled]
+def _repeated(problem: Problem, times: int) -> Problem:
+    """The same networks several times over: many descents at the price of few calls."""
+    again = partial(jax.tree.map, lambda array: jnp.tile(array, (times, *[1] * (array.ndim - 1))))
+    return problem._replace(arrays=again(problem.arrays), fixed=again(problem.fixed))
+
+
+def _part(found: Descent, rows: slice) -> Descent:
+    return Descent(
+        {name: value[rows] for name, value in found.permutations.items()},
+        found.objective[:, rows],
+        found.converged[rows],
+    )
 
 
 def _better(a: Descent, b: Descent) -> Descent:

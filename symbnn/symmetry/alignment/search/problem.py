@@ -11,7 +11,14 @@ import numpy as np
 
 from symbnn.symmetry.alignment.features import Arrays
 from symbnn.symmetry.alignment.features.signs import Parity, parity, unflipped
-from symbnn.symmetry.alignment.search.cost import axes_with, block_cost, inner_product, is_simple
+from symbnn.symmetry.alignment.search.cost import (
+    DevicePermutations,
+    axes_with,
+    block_cost,
+    inner_product,
+    is_simple,
+    target_at,
+)
 from symbnn.symmetry.spec import Leaf, SymmetrySpec
 from symbnn.types import Key
 
@@ -54,6 +61,7 @@ class Problem(NamedTuple):
     """Groups only: cheap to hash, and all that matching needs."""
     leaves: tuple[Leaf, ...]
     targets: Arrays
+    """One for all networks, or with a leading axis one for each."""
     arrays: Arrays
     fixed: dict[str, jax.Array]
     """Costs by group, of the features whose cost never changes."""
@@ -74,7 +82,7 @@ def make_problem(chunk: Chunk, solver: str) -> Problem:
         own = _fixed_features(problem, group.name)
         # Worth keeping when it saves a real multiplication: a bias column costs less than reading the cache.
         if sum(math.prod(problem.leaves[i].shape) for i in own) >= group.size**2:
-            start = on_device(identity_permutations(problem.spec, problem.num_items))
+            start = identity_permutations(problem.spec, problem.num_items)
             blocks = cost_blocks(restricted(problem, own), group.name, everything, start)
             fixed[group.name] = jnp.concatenate([cost[: len(rows)] for rows, cost in blocks])
     return problem._replace(fixed=fixed)
@@ -86,7 +94,7 @@ def plain_problem(chunk: Chunk, solver: str = "auto") -> Problem:
 
 
 def cost_blocks(
-    problem: Problem, group: str, index: np.ndarray, permutations: dict[str, jax.Array]
+    problem: Problem, group: str, index: np.ndarray, permutations: DevicePermutations
 ) -> Iterator[tuple[np.ndarray, jax.Array]]:
     """Costs of a group in the current labelling, block by block: positions of the networks, costs.
 
@@ -146,8 +154,11 @@ def blocks(
 
 def objective(problem: Problem, rows: np.ndarray | None, permutations: HostPermutations) -> np.ndarray:
     """Inner product with the targets, of the networks at `rows` with their permutations."""
-    arrays = problem.arrays if rows is None else tuple(array[rows] for array in problem.arrays)
-    value = inner_product(problem.spec, problem.leaves, problem.targets, arrays, on_device(permutations))
+    targets, arrays = problem.targets, problem.arrays
+    if rows is not None:
+        arrays = tuple(array[rows] for array in arrays)
+        targets = tuple(target_at(*both, rows) for both in zip(problem.leaves, targets, strict=True))
+    value = inner_product(problem.spec, problem.leaves, targets, arrays, permutations)
     return np.asarray(value, np.float64)
 
 
@@ -186,11 +197,6 @@ def identity_permutations(spec: SymmetrySpec, items: int) -> HostPermutations:
         group.name: np.tile(np.arange(group.size, dtype=np.int32), (items, *spec.shape(group)[:-1], 1))
         for group in spec.groups
     } | unflipped(spec, items)
-
-
-def on_device(permutations: HostPermutations) -> dict[str, jax.Array]:
-    """Permutations as device arrays."""
-    return {name: jnp.asarray(value) for name, value in permutations.items()}
 
 
 def _fixed_features(problem: Problem, group: str) -> list[int]:

@@ -33,6 +33,7 @@ from symbnn.symmetry.alignment.search.cost import (
     is_simple,
     moved_feature,
     pair_cost,
+    target_at,
 )
 from symbnn.symmetry.alignment.search.problem import (
     HostPermutations,
@@ -43,7 +44,6 @@ from symbnn.symmetry.alignment.search.problem import (
     groups_of,
     having,
     objective,
-    on_device,
     restricted,
 )
 from symbnn.symmetry.group import compose
@@ -84,7 +84,7 @@ def improve(
 def follow(spec: SymmetrySpec, step: HostPermutations, permutations: HostPermutations) -> HostPermutations:
     """The permutations after a further relabelling of some groups; groups over those move along."""
     if any(set(step) & set(group.over) for group in spec.groups):
-        moved = _compose(spec, on_device(step), on_device(permutations))
+        moved = _compose(spec, step, permutations)
         return {name: np.asarray(value) for name, value in moved.items()}
     moved = dict(permutations)
     for name in step.keys() & {group.name for group in spec.groups}:
@@ -107,18 +107,17 @@ def solve(problem: Problem, cost: jax.Array, count: int) -> tuple[np.ndarray, np
 
 
 def _plain_proposals(problem: Problem, group: str, index: np.ndarray, permutations: HostPermutations):
-    current = on_device(permutations)
     if problem.spec.group(group).num_signs:
-        yield from _signed_proposals(problem, group, index, current)
+        yield from _signed_proposals(problem, group, index, permutations)
         return
-    for rows, cost in cost_blocks(problem, group, index, current):
+    for rows, cost in cost_blocks(problem, group, index, permutations):
         step, gain = solve(problem, cost, len(rows))
         yield rows, {group: step}, gain
 
 
 def _mixing_proposals(problem: Problem, group: str, index: np.ndarray, permutations: HostPermutations):
     centred = problem.spec.group(group).centred
-    for rows, cost in cost_blocks(problem, group, index, on_device(permutations)):
+    for rows, cost in cost_blocks(problem, group, index, permutations):
         step, gain = _rotation(cost, centred)
         yield rows, {matrix_key(group): np.asarray(step)[: len(rows)]}, np.asarray(gain, float)[: len(rows)]
 
@@ -150,7 +149,7 @@ def _nested_proposals(problem: Problem, group: str, index: np.ndarray, permutati
     largest = max(other.size for other in inner)
     for rows, size in blocks(problem, group, index, matrices=largest**2):
         total, costs = _nested_costs(
-            part.spec, part.leaves, outer, inner, part.targets, part.arrays, rows, on_device(permutations)
+            part.spec, part.leaves, outer, inner, part.targets, part.arrays, rows, permutations
         )
         inner_steps = {}
         for name, by_parities in costs.items():
@@ -204,7 +203,8 @@ def _nested_costs(
     current = {name: value[index] for name, value in permutations.items()}
     shape = (len(index), *spec.shape(outer), outer.size)
     total, costs = jnp.zeros(shape), dict[str, dict[Parity, jax.Array]]()
-    for leaf, target, array in zip(leaves, targets, arrays, strict=True):
+    for leaf, shared, array in zip(leaves, targets, arrays, strict=True):
+        target = target_at(leaf, shared, index)
         moved = moved_feature(spec, leaf, current, array[index])
         present = [group for group in inner if group.name in groups_of(spec, leaf)]
         if not present:
@@ -223,6 +223,7 @@ def _both_cost(leaf: Leaf, outer: Group, inner: Group, target: jax.Array, moved:
     left, right = list(range(len(axes))), list(range(len(axes)))
     right[i], right[j], batch = len(axes), len(axes) + 1, len(axes) + 2
     over = [axes.index(name) for name in outer.over]
+    left = [batch, *left] if target.ndim > len(axes) else left
     return jnp.einsum(target, left, moved, [batch, *right], [batch, *over, i, right[i], j, right[j]])
 
 

@@ -11,8 +11,6 @@ from symbnn import symmetry, tree
 from tests.networks import mlp_params, mlp_spec
 
 SIZES = (4, 5, 5, 3)
-ORDERS = np.array(list(itertools.permutations(range(5))))
-UNITS = np.arange(5)
 
 
 def grams(a, b):
@@ -28,15 +26,18 @@ def grams(a, b):
 def inner_product(a, b, p, q):
     first, last = grams(a, b)
     middle = np.sum(a["hidden1"]["kernel"] * b["hidden1"]["kernel"][p][:, q])
-    return first[UNITS, p].sum() + last[UNITS, q].sum() + middle
+    units = np.arange(len(first))
+    return first[units, p].sum() + last[units, q].sum() + middle
 
 
 def brute_force(a, b):
-    """Best inner product over all 14,400 pairs of permutations."""
+    """Best inner product over all pairs of permutations: 14,400 of five units."""
     first, last = grams(a, b)
-    rows = np.einsum("ik,pil->pkl", a["hidden1"]["kernel"], b["hidden1"]["kernel"][ORDERS])
-    middle = rows[:, UNITS, ORDERS].sum(axis=-1)
-    ends = first[UNITS, ORDERS].sum(axis=-1)[:, None] + last[UNITS, ORDERS].sum(axis=-1)
+    units = np.arange(len(first))
+    orders = np.array(list(itertools.permutations(units)))
+    rows = np.einsum("ik,pil->pkl", a["hidden1"]["kernel"], b["hidden1"]["kernel"][orders])
+    middle = rows[:, units, orders].sum(axis=-1)
+    ends = first[units, orders].sum(axis=-1)[:, None] + last[units, orders].sum(axis=-1)
     return (ends + middle).max()
 
 
@@ -44,7 +45,7 @@ def coordinate_descent(a, b):
     """Plain: from the identity, first layer first, until nothing changes."""
     first, last = grams(a, b)
     target, middle = a["hidden1"]["kernel"], b["hidden1"]["kernel"]
-    p, q = UNITS, UNITS
+    p = q = np.arange(len(first))
     for _ in range(100):
         before = inner_product(a, b, p, q)
         p = linear_sum_assignment(first + target @ middle[:, q].T, maximize=True)[1]
@@ -54,11 +55,16 @@ def coordinate_descent(a, b):
     return inner_product(a, b, p, q)
 
 
+def unrelated(sizes, num, seed):
+    """Stacked networks that have nothing in common, and each by itself in double precision."""
+    nets = jax.vmap(lambda key: mlp_params(sizes, key))(jax.random.split(jax.random.key(seed), num))
+    return nets, [jax.tree.map(lambda leaf, i=i: np.asarray(leaf, np.float64)[i], nets) for i in range(num)]
+
+
 @pytest.fixture(scope="module")
 def problem():
     """100 pairs of unrelated nets with two hidden layers of 5 units, with the answers."""
-    nets = jax.vmap(lambda key: mlp_params(SIZES, key))(jax.random.split(jax.random.key(7), 101))
-    doubles = [jax.tree.map(lambda leaf, i=i: np.asarray(leaf, np.float64)[i], nets) for i in range(101)]
+    nets, doubles = unrelated(SIZES, 101, 7)
     best = np.array([brute_force(doubles[0], one) for one in doubles[1:]])
     plain = np.array([coordinate_descent(doubles[0], one) for one in doubles[1:]])
     return nets, doubles, best, plain
@@ -85,6 +91,18 @@ def test_restarts_come_close_to_brute_force_and_never_fall_below_plain_descent(p
     assert np.sum(reached >= 0.99 * best) >= 95
     assert np.all(reached >= plain - 1e-5)
     np.testing.assert_array_equal(reached, reached_by(problem, **settings))
+
+
+def test_small_networks_reach_brute_force_by_default():
+    """40 networks 3-4-4-2, of which a single restart leaves a quarter below 99 %."""
+    sizes = (3, 4, 4, 2)
+    nets, doubles = unrelated(sizes, 41, 3)
+    reference = tree.take(nets, 0)
+    samples = tree.take(nets, slice(1, None))
+    best = np.array([brute_force(doubles[0], one) for one in doubles[1:]])
+    reached = symmetry.align(mlp_spec(sizes, reference), samples, reference=reference).objective[-1]
+    assert np.all(reached >= 0.99 * best)
+    assert np.all(reached <= best * (1 + 1e-5))
 
 
 def test_the_default_is_never_worse_than_plain_descent(problem):
