@@ -6,6 +6,7 @@ weights would be blind to a sampler that never leaves the labelling it starts in
 that leaves it half of the time; f(x*) has no labels.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -149,8 +150,7 @@ def judge(ranks: np.ndarray) -> Verdict:
     num, num_probes = ranks.shape
     histograms = np.stack([np.histogram(row, NUM_BINS, (0, NUM_DRAWS + 1))[0] for row in ranks.T])
     chi_squared = [stats.chisquare(row).pvalue for row in histograms]
-    null = tail_probabilities(np.random.default_rng(0).integers(NUM_DRAWS + 1, size=(num, 2000)))
-    found = tail_probabilities(ranks)
+    null, found = tails_of_uniform(num), tail_probabilities(ranks)
     envelope = [(1 + np.sum(null <= one)) / (1 + len(null)) for one in found]
     scores = stats.norm.ppf((ranks + 0.5) / (NUM_DRAWS + 1))
     spreads, shifts = scores.std(0), scores.mean(0)
@@ -169,17 +169,24 @@ def scores_of_uniform() -> float:
 
 def tail_probabilities(ranks: np.ndarray) -> np.ndarray:
     """Per column, the smallest two-sided binomial probability of #{rank <= r} (Säilynoja et al. 2022)."""
-    num = len(ranks)
-    counts = np.stack([np.sum(ranks <= r, axis=0) for r in range(NUM_DRAWS)])
+    num, num_columns = ranks.shape
+    histograms = np.zeros((NUM_DRAWS + 1, num_columns), int)
+    np.add.at(histograms, (ranks, np.arange(num_columns)), 1)
+    counts = np.cumsum(histograms, axis=0)[:-1]
     shares = (np.arange(NUM_DRAWS) + 1.0)[:, None] / (NUM_DRAWS + 1)
     below, above = stats.binom.cdf(counts, num, shares), stats.binom.sf(counts - 1, num, shares)
     return 2 * np.minimum(below, above).min(0)
 
 
+@functools.cache
+def tails_of_uniform(num: int) -> np.ndarray:
+    """`tail_probabilities` of 2,000 sets of uniform ranks."""
+    return tail_probabilities(np.random.default_rng(0).integers(NUM_DRAWS + 1, size=(num, 2000)))
+
+
 def band(num: int) -> tuple[np.ndarray, np.ndarray]:
     """Between which #{rank <= r} / num - (r + 1) / 100 lies for all r at once, 95 times in 100."""
-    null = tail_probabilities(np.random.default_rng(0).integers(NUM_DRAWS + 1, size=(num, 2000)))
-    level = np.quantile(null, 1 - BAND)
+    level = np.quantile(tails_of_uniform(num), 1 - BAND)
     shares = (np.arange(NUM_DRAWS) + 1.0) / (NUM_DRAWS + 1)
     low, high = stats.binom.ppf(level / 2, num, shares), stats.binom.isf(level / 2, num, shares)
     return low / num - shares, high / num - shares

@@ -9,7 +9,7 @@ from tests.evidence.evidence_calibration import Size, hmc
 
 @pytest.fixture(scope="module")
 def uniform():
-    return np.random.default_rng(0).integers(NUM_DRAWS + 1, size=(400, 3))
+    return np.random.default_rng(0).integers(NUM_DRAWS + 1, size=(1000, 3))
 
 
 def posterior_ranks(width, shift=0.0):
