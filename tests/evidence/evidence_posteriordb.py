@@ -159,11 +159,11 @@ def score(draw: Draw, posterior: Posterior, reference: Reference, size: Size) ->
 
 
 def as_target(posterior: Posterior) -> density.Target:
-    """What samplers take; chains start within a unit of zero on the unconstrained scale."""
+    """What samplers take; chains start near zero on the unconstrained scale, where every model is stable."""
 
     def init(key: jax.Array) -> dict[str, jax.Array]:
         shapes = {name: jax.ShapeDtypeStruct(shape, jnp.float32) for name, shape in posterior.shapes.items()}
-        return jax.tree.map(lambda leaf: 0.5 * leaf, tree.draw_like(key, shapes))
+        return jax.tree.map(lambda leaf: 0.2 * leaf, tree.draw_like(key, shapes))
 
     return density.Target(init, posterior.log_density)
 
