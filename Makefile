@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run test test-all lint bench faults clean
+.PHONY: run test test-all lint bench evidence faults clean
 
 # A stamp is touched only after its install succeeded, so an interrupted install is simply done again.
 $(VENV)/installed: pyproject.toml constraints.txt
@@ -37,6 +37,9 @@ test-all: lint
 
 bench: $(VENV)/installed-test
 	$(BIN)/python -m tests.bench
+
+evidence: $(VENV)/installed-test
+	$(BIN)/python -m tests.evidence
 
 faults: $(VENV)/installed-test
 	$(BIN)/python -m tests.faults

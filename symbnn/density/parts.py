@@ -75,6 +75,17 @@ class LogDensity:
         priors = jax.tree.map(jnp.subtract, self.log_priors(new), self.log_priors(old))
         return tempered(new_likelihood - old_likelihood, total(priors), self.temperature)
 
+    def likelihood_after(
+        self, gain: Array, new: Params, old: Params, old_likelihood: Array
+    ) -> Float[Array, ""]:
+        """Log-likelihood at `new` from the log-density there minus that at `old`: undoes `difference`.
+
+        No error piles up along a chain: `gain` was formed with the true log-likelihood at `new`.
+        """
+        return old_likelihood + self.temperature * (
+            gain - self.difference(new, old_likelihood, old, old_likelihood)
+        )
+
     def relative_to(self, origin: Params, likelihood: Array) -> Callable[[Params], Array]:
         """The log-density minus that at `origin`: small enough for kernels that keep it in one number."""
         return lambda params: self.difference(params, self.log_likelihood(params), origin, likelihood)

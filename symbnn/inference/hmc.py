@@ -3,39 +3,33 @@
     p ~ N(0, M);   L leapfrog steps of size ε;   accept with probability min(1, exp(-ΔH)),
     ΔH = -Δ log p(w | D) + ½ Σ_i [p'_i² - p_i²] / m_i
 
-The kernel is our own: BlackJAX keeps the energy in one float, which at a million weights is too coarse (see
-`density.parts`); here every difference is formed weight by weight, so acceptance is right in float32. The
-default trajectory is π σ √T / 2, a quarter of the period of the prior's own oscillation; measured against
-a diagonal mass, whose inverse is the variances, every weight has unit scale and the quarter period is π / 2.
+The kernel is BlackJAX's, with energies that float32 can hold (`chains.relative`). The default trajectory is
+π σ √T / 2, a quarter of the period of the prior's own oscillation; measured against a diagonal mass, whose
+inverse is the variances, every weight has unit scale and the quarter period is π / 2.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
+import blackjax
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+from blackjax.mcmc.hmc import HMCState
 
-from symbnn.density import LogDensity, Target
+from symbnn import keys
+from symbnn.density import Target
 from symbnn.inference.base import Fit, Method, Sink, check_count
 from symbnn.inference.chains import adaptation, driver
-from symbnn.inference.chains.kernels import Info, Kernel, Tuning, is_divergence, sample_momentum
+from symbnn.inference.chains.kernels import Info, Kernel, Tuning
 from symbnn.inference.chains.placement import EVERYWHERE, Placement
+from symbnn.inference.chains.relative import Density, centred_metric, relative_kernel
 from symbnn.inference.chains.settings import Run, check_positive, sampler
 from symbnn.inference.progress import ShowProgress
 from symbnn.inference.storage import IN_MEMORY, Storage
-from symbnn.types import Key, Params, Samples
+from symbnn.types import Key, Samples
 
 MAX_NUM_STEPS = 1000
 """Of a trajectory whose step size adapts, which may be tiny for a while."""
-
-
-class HMCState(NamedTuple):
-    """Where a chain is, with what the next transition would otherwise compute again."""
-
-    position: Params
-    log_likelihood: Array
-    gradient: Params
 
 
 @sampler
@@ -110,70 +104,25 @@ def default_trajectory(target: Target) -> float:
 
 def build_kernel(*, num_steps: int | None, jitter: float = 0.0, max_num_steps: int = MAX_NUM_STEPS) -> Kernel:
     """The Markov kernel; without `num_steps`, as many as the tuned length and step size say."""
+    transition = blackjax.hmc.build_kernel()
 
-    def init(key: Key, params: Params, density: LogDensity) -> HMCState:
-        return HMCState(params, *density.likelihood_and_gradient(params))
-
-    def step(key: Key, state: HMCState, tuning: Tuning, density: LogDensity) -> tuple[HMCState, Info]:
-        key_momentum, key_uniform = jax.random.split(key)
-        for_jitter, for_acceptance = jax.random.uniform(key_uniform, (2,))
-        momentum = sample_momentum(key_momentum, state.position, tuning.inverse_mass)
-        factor = 1.0 + jitter * (2.0 * for_jitter - 1.0)
-        size = (tuning.step_size * factor).astype(state.log_likelihood.dtype)
+    def move(key: Key, start: HMCState, relative: Density, tuning: Tuning) -> tuple[HMCState, Info]:
+        metric = centred_metric(start.position, tuning.inverse_mass)
+        factor = 1.0 + jitter * jax.random.uniform(keys.named(key, "jitter"), minval=-1.0, maxval=1.0)
+        size = (tuning.step_size * factor).astype(start.logdensity.dtype)
         count: Any = num_steps
         if count is None:
             count = jnp.clip(jnp.ceil(tuning.length / tuning.step_size), 1, max_num_steps).astype(jnp.int32)
-        proposal, end = leapfrog(state, momentum, size, count, tuning.inverse_mass, density)
-        gain = density.difference(
-            proposal.position, proposal.log_likelihood, state.position, state.log_likelihood
+        new, info = transition(key, start, relative, size, metric, count)
+        return new, Info(
+            acceptance=info.acceptance_rate,
+            is_divergent=info.is_divergent,
+            energy_error=info.energy - metric.kinetic_energy(info.momentum),
+            num_gradients=jnp.asarray(count, jnp.int32),
+            log_density=new.logdensity,
         )
-        energy_error = kinetic_difference(end, momentum, tuning.inverse_mass) - gain
-        probability = jnp.where(jnp.isnan(energy_error), 0.0, jnp.exp(-jnp.maximum(energy_error, 0.0)))
-        accept = for_acceptance < probability
-        new = jax.tree.map(lambda a, b: jnp.where(accept, a, b), proposal, state)
-        log_density = density.assemble(new.position, new.log_likelihood)
-        divergent = is_divergence(energy_error)
-        return new, Info(probability, log_density, divergent, energy_error, jnp.asarray(count, jnp.int32))
 
-    return Kernel(init, step)
-
-
-def leapfrog(
-    state: HMCState,
-    momentum: Params,
-    step_size: Array,
-    num_steps: Any,
-    inverse_mass: Params,
-    density: LogDensity,
-) -> tuple[HMCState, Params]:
-    """Half a kick, `num_steps` drifts with kicks between them, and half a kick.
-
-    The log-likelihood itself is needed at the end only: within the loop it would cost one step in twenty of a
-    small network.
-    """
-
-    def drift(position: Params, momentum: Params) -> Params:
-        return jax.tree.map(lambda w, p, v: w + step_size * v * p, position, momentum, inverse_mass)
-
-    def kick(momentum: Params, gradient: Params, size: Array) -> Params:
-        return jax.tree.map(lambda p, g: p + size * g, momentum, gradient)
-
-    def body(_: Any, carry: tuple[Params, Params]) -> tuple[Params, Params]:
-        position = drift(*carry)
-        _, gradient = density.likelihood_and_gradient(position)
-        return position, kick(carry[1], gradient, step_size)
-
-    start = (state.position, kick(momentum, state.gradient, 0.5 * step_size))
-    position, momentum = jax.lax.fori_loop(0, num_steps - 1, body, start)
-    position = drift(position, momentum)
-    end = HMCState(position, *density.likelihood_and_gradient(position))
-    return end, kick(momentum, end.gradient, 0.5 * step_size)
-
-
-def kinetic_difference(new: Params, old: Params, inverse_mass: Params) -> Array:
-    """½ Σ_i (new_i² - old_i²) / m_i, as (new - old)(new + old): no two large numbers are subtracted."""
-    terms = jax.tree.map(lambda a, b, v: jnp.sum((a - b) * (a + b) * v), new, old, inverse_mass)
-    return 0.5 * jax.tree.reduce(jnp.add, terms)
+    return relative_kernel(move)
 
 
 def _check(

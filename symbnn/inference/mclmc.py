@@ -16,15 +16,21 @@ from typing import Any
 import blackjax
 import jax
 import jax.numpy as jnp
+from blackjax.mcmc.adjusted_mclmc import adjusted_mclmc_proposal
 from blackjax.mcmc.hmc import HMCState
+from blackjax.mcmc.integrators import IntegratorState, isokinetic_mclachlan, with_isokinetic_maruyama
+from blackjax.mcmc.proposal import static_binomial_sampling
+from blackjax.util import generate_unit_vector
+from jaxtyping import Array
 
 from symbnn.density import LogDensity, Target
 from symbnn.inference.base import Fit, Method, Sink, check_count
 from symbnn.inference.chains import adaptation, driver
 from symbnn.inference.chains.energy_variance import check_burnin
 from symbnn.inference.chains.energy_variance import energy_variance as energy_variance_tuner
-from symbnn.inference.chains.kernels import Density, Info, Kernel, Tuning, is_divergence, relative_kernel
+from symbnn.inference.chains.kernels import Info, Kernel, Tuning, is_divergence
 from symbnn.inference.chains.placement import EVERYWHERE, Placement
+from symbnn.inference.chains.relative import Density, relative_kernel
 from symbnn.inference.chains.settings import Run, check_positive, sampler
 from symbnn.inference.progress import ShowProgress
 from symbnn.inference.storage import IN_MEMORY, Storage
@@ -128,27 +134,44 @@ def unadjusted_kernel() -> Kernel:
 def adjusted_kernel(max_num_steps: int) -> Kernel:
     """A trajectory of random length, on average `tuning.length`, then Metropolis.
 
-    The log-density is measured from the start of the trajectory (see `nuts`); the change of the kinetic
-    energy is summed step by step by BlackJAX. So the acceptance is right in float32.
+    The log-density is measured from the start of the trajectory (see `chains.relative`); the change of the
+    kinetic energy is summed step by step by BlackJAX. So the acceptance is right in float32. BlackJAX's own
+    kernel reports the acceptance only, from which an energy error above 87 cannot be told; so its proposal is
+    called as that kernel calls it, with a choice that reports the logarithm too.
     """
-    transition = blackjax.adjusted_mclmc.build_kernel()
 
     def move(key: Key, start: HMCState, relative: Density, tuning: Tuning) -> tuple[HMCState, Info]:
         key_steps, key_move = jax.random.split(key)
+        key_momentum, key_trajectory = jax.random.split(key_move)
         average = jnp.clip(tuning.length / tuning.step_size, 1.0, max_num_steps)
         num_steps = jnp.ceil(2.0 * average * jax.random.uniform(key_steps)).astype(jnp.int32)
         num_steps = jnp.maximum(num_steps, 1)
-        new, info = transition(key_move, start, relative, tuning.step_size, (num_steps,))
-        energy_error = -jnp.log(jnp.maximum(info.acceptance_rate, jnp.finfo(jnp.float32).tiny))
-        return new, Info(
+        propose = adjusted_mclmc_proposal(
+            with_isokinetic_maruyama(isokinetic_mclachlan(relative, inverse_mass_matrix=1.0)),
+            tuning.step_size,
+            L_proposal_factor=jnp.inf,
+            num_integration_steps=num_steps,
+            sample_proposal=_accept_and_tell,
+        )
+        momentum = generate_unit_vector(key_momentum, start.position)
+        new, info, log_probability = propose(
+            key_trajectory, IntegratorState(start.position, momentum, *start[1:])
+        )
+        return HMCState(new.position, new.logdensity, new.logdensity_grad), Info(
             acceptance=info.acceptance_rate,
-            is_divergent=info.is_divergent | is_divergence(energy_error),
-            energy_error=energy_error,
-            num_gradients=1 + GRADIENTS_PER_STEP * num_steps,
+            is_divergent=is_divergence(-log_probability),
+            energy_error=-log_probability,
+            num_gradients=GRADIENTS_PER_STEP * num_steps,
             log_density=new.logdensity,
         )
 
     return relative_kernel(move)
+
+
+def _accept_and_tell(key: Key, log_probability: Array, old: Any, new: Any) -> tuple[Any, Any]:
+    """BlackJAX's choice between two states, with the logarithm of the odds, before it is cut at one."""
+    chosen, (is_accepted, probability, _) = static_binomial_sampling(key, log_probability, old, new)
+    return chosen, (is_accepted, probability, log_probability)
 
 
 def _windows(target: Target, num_burnin: int, wanted: float | None, length: float) -> adaptation.Tuner:

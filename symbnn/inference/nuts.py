@@ -1,39 +1,19 @@
-"""The No-U-Turn Sampler (Hoffman & Gelman 2014) with multinomial proposals (Betancourt 2017), from BlackJAX.
-
-BlackJAX keeps the energy of a state in one float. Two shifts, which cancel in every difference, keep that
-float small, of order √d instead of d: the log-density is measured from the start of the trajectory, weight
-by weight, and the kinetic energy from its mean,
-
-    H = -(log p(w) - log p(w_0)) + Σ_i ½ (p_i² / m_i - 1).
-"""
-
-from typing import Any
+"""The No-U-Turn Sampler (Hoffman & Gelman 2014) with multinomial proposals (Betancourt 2017), from BlackJAX,
+with energies that float32 can hold (`chains.relative`)."""
 
 import blackjax
-import jax
-import jax.numpy as jnp
 from blackjax.mcmc.hmc import HMCState
-from blackjax.mcmc.metrics import Metric
-from jax.flatten_util import ravel_pytree
-from jaxtyping import Array
 
 from symbnn.density import Target
-from symbnn.density.parts import total
 from symbnn.inference.base import Fit, Method, Sink, check_count
 from symbnn.inference.chains import adaptation, driver
-from symbnn.inference.chains.kernels import (
-    Density,
-    Info,
-    Kernel,
-    Tuning,
-    relative_kernel,
-    sample_momentum,
-)
+from symbnn.inference.chains.kernels import Info, Kernel, Tuning
 from symbnn.inference.chains.placement import EVERYWHERE, Placement
+from symbnn.inference.chains.relative import Density, centred_metric, relative_kernel
 from symbnn.inference.chains.settings import Run, check_positive, sampler
 from symbnn.inference.progress import ShowProgress
 from symbnn.inference.storage import IN_MEMORY, Storage
-from symbnn.types import Key, Params, Samples
+from symbnn.types import Key, Samples
 
 
 @sampler
@@ -97,32 +77,8 @@ def build_kernel(*, max_doublings: int = 10) -> Kernel:
             acceptance=info.acceptance_rate,
             is_divergent=info.is_divergent,
             energy_error=info.energy - metric.kinetic_energy(info.momentum),
-            num_gradients=info.num_integration_steps + 1,
+            num_gradients=info.num_integration_steps,
             log_density=new.logdensity,
         )
 
     return relative_kernel(move)
-
-
-def centred_metric(params: Params, inverse_mass: Params) -> Metric:
-    """A Euclidean metric on trees shaped like `params` whose kinetic energy has mean zero."""
-    variances, _ = ravel_pytree(jax.tree.map(lambda v, w: jnp.broadcast_to(v, w.shape), inverse_mass, params))
-
-    def kinetic_energy(momentum: Params, position: Any = None) -> Array:
-        return 0.5 * total(jax.tree.map(lambda p, v: v * jnp.square(p) - 1.0, momentum, inverse_mass))
-
-    def is_turning(
-        left: Params, right: Params, total: Params, position_left: Any = None, position_right: Any = None
-    ) -> Array:
-        # BlackJAX keeps momenta of the trajectory in one array, so these come as trees or as vectors.
-        p_left, p_right, p_total = (ravel_pytree(momentum)[0] for momentum in (left, right, total))
-        velocity = variances * (p_total - 0.5 * (p_left + p_right))
-        return (p_left @ velocity <= 0) | (p_right @ velocity <= 0)
-
-    def scale(position: Params, element: Params, *, inv: bool, trans: bool) -> Params:
-        power = 0.5 if inv else -0.5
-        return jax.tree.map(lambda e, v: e * v**power, element, inverse_mass)
-
-    return Metric(
-        lambda key, position: sample_momentum(key, position, inverse_mass), kinetic_energy, is_turning, scale
-    )

@@ -23,7 +23,9 @@ from numpyro.infer.hmc import hmc
 from numpyro.infer.util import initialize_model
 
 from symbnn import density, inference, models
-from symbnn.inference.hmc import HMCState, leapfrog
+from symbnn.inference.chains.kernels import Tuning
+from symbnn.inference.chains.relative import EvaluatedState
+from symbnn.inference.hmc import build_kernel
 from symbnn.io import ChunkStore
 from tests.bench import Row, peak_memory
 
@@ -176,16 +178,17 @@ def products(num: int) -> Callable[[], Any]:
 
 
 def trajectory(target: density.Target, num_steps: int) -> Callable[[], Any]:
-    """One trajectory of our kernel."""
+    """One transition of our kernel."""
+    kernel = build_kernel(num_steps=num_steps)
 
     @jax.jit
     def run(params: Any, data: Any) -> Any:
         chain = dataclasses.replace(
             target.log_density, log_likelihood=lambda w: target.log_likelihood(w, data)
         )
-        state = HMCState(params, jnp.zeros(()), jax.tree.map(jnp.zeros_like, params))
+        state = EvaluatedState(params, jnp.zeros(()), jax.tree.map(jnp.zeros_like, params))
         mass = jax.tree.map(lambda leaf: jnp.ones(()), params)
-        return leapfrog(state, params, jnp.asarray(1e-6), num_steps, mass, chain)
+        return kernel.step(jax.random.key(0), state, Tuning(jnp.asarray(1e-6), mass, jnp.ones(())), chain)
 
     params = target.init(jax.random.key(0))
     return lambda: run(params, target.data)

@@ -5,16 +5,18 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+import blackjax
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from blackjax.mcmc.metrics import Metric
 
 from symbnn import density, inference, tree
-from symbnn.inference.chains import report
-from symbnn.inference.chains.kernels import Tuning
+from symbnn.inference.chains import relative, report
+from symbnn.inference.chains.kernels import Tuning, sample_momentum
 from symbnn.inference.chains.report import Tally, verdict
-from symbnn.inference.hmc import HMCState, build_kernel, default_trajectory, kinetic_difference, leapfrog
+from symbnn.inference.hmc import build_kernel, default_trajectory
 from tests.inference.cases import LinearModel, assert_moments, conjugate, linear_model, small_network
 
 HERE = inference.Placement(devices=jax.devices()[:2])
@@ -70,10 +72,12 @@ def one_transition(dtype, position, momentum, step_size, num_steps):
         lambda params: -0.5 * jnp.sum(jnp.square(params["b"] - 0.5)), density.gaussian_prior().log_probs, 1.0
     )
     mass = jax.tree.map(lambda leaf: jnp.ones((), dtype), position)
-    start = HMCState(position, *pull.likelihood_and_gradient(position))
-    end, last = leapfrog(start, momentum, jnp.asarray(step_size, dtype), num_steps, mass, pull)
-    gain = pull.difference(end.position, end.log_likelihood, position, start.log_likelihood)
-    return kinetic_difference(last, momentum, mass) - gain
+    tuning = Tuning(jnp.asarray(step_size, dtype), mass, jnp.ones((), dtype))
+    kernel = build_kernel(num_steps=num_steps)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(relative, "sample_momentum", lambda key, position, inverse_mass: momentum)
+        state = kernel.init(jax.random.key(0), position, pull)
+        return kernel.step(jax.random.key(0), state, tuning, pull)[1].energy_error
 
 
 def test_acceptance_in_float32_at_a_million_weights():
@@ -95,23 +99,37 @@ def test_acceptance_in_float32_at_a_million_weights():
     assert np.abs(np.mean(differences)) < 0.01
 
 
-def test_leapfrog_goes_back_the_way_it_came():
-    model, batch = small_network()
-    target = density.target(model, batch)
-    chain = target.log_density
-    position, momentum = target.init(jax.random.key(0)), target.init(jax.random.key(1))
-    mass = jax.tree.map(lambda leaf: jnp.asarray(2.0), position)
+def test_the_shifts_of_the_energy_change_nothing_that_blackjax_does():
+    """In float64, where they are not needed: BlackJAX's kernel on the plain density, with a plain metric."""
+    with jax.enable_x64(True):
+        target = conjugate().target
+        start = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), target.init(jax.random.key(0)))
+        mass = jax.tree.map(lambda leaf: jnp.full((), 0.7), start)
 
-    @jax.jit
-    def there_and_back(position, momentum):
-        start = HMCState(position, *chain.likelihood_and_gradient(position))
-        end, last = leapfrog(start, momentum, jnp.asarray(0.05), 7, mass, chain)
-        back = jax.tree.map(jnp.negative, last)
-        return leapfrog(end, back, jnp.asarray(0.05), 7, mass, chain)
+        def kinetic_energy(momentum, position=None):
+            return 0.5 * sum(jnp.sum(0.7 * leaf**2) for leaf in jax.tree.leaves(momentum))
 
-    end, last = there_and_back(position, momentum)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4), end.position, position)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, -b, atol=1e-4), last, momentum)
+        metric = Metric(lambda key, at: sample_momentum(key, at, mass), kinetic_energy, None, None)
+        ours, theirs = build_kernel(num_steps=5), blackjax.hmc.build_kernel()
+        tuning = Tuning(jnp.asarray(0.07), mass, jnp.ones(()))
+
+        def both(states, key):
+            (mine, info), (plain, other) = (
+                ours.step(key, states[0], tuning, target.log_density),
+                theirs(key, states[1], target.log_density, 0.07, metric, 5),
+            )
+            pair = (mine.position, info.acceptance, info.log_density, mine.gradient)
+            return (mine, plain), (pair, (plain.position, other.acceptance_rate, *plain[1:]))
+
+        first = (
+            ours.init(jax.random.key(0), start, target.log_density),
+            blackjax.hmc.init(start, target.log_density),
+        )
+        _, (mine, plain) = jax.jit(
+            lambda: jax.lax.scan(both, first, jax.random.split(jax.random.key(1), 60))
+        )()
+        assert 0.3 < np.mean(mine[1]) < 0.97
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-9), mine, plain)
 
 
 @pytest.mark.slow

@@ -7,7 +7,8 @@ import pytest
 
 from symbnn import density, inference
 from symbnn.inference.chains.energy_variance import energy_variance
-from symbnn.inference.chains.kernels import Info
+from symbnn.inference.chains.kernels import DIVERGENCE, Info, Tuning
+from symbnn.inference.mclmc import adjusted_kernel
 from tests.inference.cases import assert_moments, conjugate, small_network
 
 HERE = inference.Placement(devices=jax.devices()[:2])
@@ -41,6 +42,25 @@ def test_adjusted_samples_the_conjugate_posterior():
     fit = method(jax.random.key(0), case.target)
     assert_moments(fit, case)
     assert np.all(fit.diagnostics["acceptance"] > 0.7)
+
+
+@pytest.mark.parametrize("step_size", [0.5, 120.0])
+def test_adjusted_reports_the_energy_error_and_not_only_what_is_left_of_it_in_the_acceptance(step_size):
+    """On a Gaussian both signs occur; a step far too large is told with its size, above any threshold."""
+    log_density = density.LogDensity(lambda params: -0.5 * jnp.sum(jnp.square(params["x"])))
+    kernel, params = adjusted_kernel(max_num_steps=10), {"x": jnp.ones(20)}
+    tuning = Tuning(jnp.asarray(step_size), {"x": jnp.ones(())}, jnp.asarray(2.0))
+    state = kernel.init(jax.random.key(0), params, log_density)
+    keys = jax.random.split(jax.random.key(1), 50)
+    _, info = jax.jit(jax.vmap(lambda key: kernel.step(key, state, tuning, log_density)))(keys)
+    expected = np.minimum(1.0, np.exp(-np.asarray(info.energy_error, np.float64)))
+    np.testing.assert_allclose(info.acceptance, expected, rtol=1e-4, atol=1e-30)
+    if step_size < 1:
+        assert np.min(info.energy_error) < 0 < np.max(info.energy_error)
+        assert not np.any(info.is_divergent)
+    else:
+        assert np.all(np.isfinite(info.energy_error)) & np.all(info.is_divergent)
+        assert np.min(info.energy_error) > DIVERGENCE
 
 
 def test_step_size_settles_where_the_energy_has_the_wanted_variance():

@@ -7,7 +7,7 @@ import pytest
 from blackjax.mcmc.metrics import gaussian_euclidean
 
 from symbnn import inference
-from symbnn.inference.nuts import centred_metric
+from symbnn.inference.chains.relative import centred_metric
 from tests.inference.cases import assert_moments, conjugate
 
 

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from blackjax.mcmc.hmc import HMCState
 from jaxtyping import Array
 
 from symbnn.density import LogDensity, draw_like
@@ -41,8 +40,7 @@ class Info(NamedTuple):
 
 
 class PositionState(NamedTuple):
-    """Where a chain is; the gradient there is computed by each transition anew, one in a trajectory of
-    many."""
+    """Where a chain is, for kernels that need nothing else."""
 
     position: Params
 
@@ -56,33 +54,6 @@ class Kernel(NamedTuple):
     """(key, state, tuning, log-density) -> (next state, what happened)."""
     takes_vectors: bool = False
     """Whether the weights may also be one vector, by which small networks save a program per leaf."""
-
-
-Density = Callable[[Params], Array]
-"""The log-density minus that at the start of a trajectory."""
-
-
-def relative_kernel(
-    move: Callable[[Key, HMCState, Density, Tuning], tuple[HMCState, Info]],
-) -> Kernel:
-    """A kernel of BlackJAX, whose energies are one float, with log-densities measured from where it starts.
-
-    `move(key, start, relative density, tuning)` gives the new state and an `Info` with its relative density.
-    """
-
-    def init(key: Key, params: Params, density: LogDensity) -> PositionState:
-        return PositionState(params)
-
-    def step(
-        key: Key, state: PositionState, tuning: Tuning, density: LogDensity
-    ) -> tuple[PositionState, Info]:
-        likelihood, gradient = density.likelihood_and_gradient(state.position)
-        start = HMCState(state.position, jnp.zeros_like(likelihood), gradient)
-        new, info = move(key, start, density.relative_to(state.position, likelihood), tuning)
-        log_density = density.assemble(state.position, likelihood) + info.log_density
-        return PositionState(new.position), info._replace(log_density=log_density)
-
-    return Kernel(init, step)
 
 
 def is_divergence(energy_error: Array) -> Array:
