@@ -160,19 +160,34 @@ def translate_by_formula(translation, params, random):
         for choice in itertools.product(*(range(sizes[index]) for index in indices)):
             at = dict(zip(indices, choice, strict=True))
 
-            def place(axes, start=0, at=at):
+            def index_of(axes, at=at):
                 found = [0] * len(axes)
                 for number, axis in enumerate(axes):
                     for index in axis:
                         found[number] = found[number] * sizes[index] + at[index]
-                return (start + found[0], *found[1:]) if found else ()
+                return tuple(found)
 
-            step = change.coefficient * amount[place(change.amount)]
+            step = change.coefficient * amount[index_of(change.amount)]
             for power in change.powers:
-                base = params[power.place.leaf][place(power.axes, power.place.start)] + power.offset
+                other = params[power.place.leaf]
+                base = other[in_the_leaf(power.place, index_of(power.axes), other.shape)] + power.offset
                 step = step * base**power.exponent
-            moved[change.place.leaf][place(change.axes, change.place.start)] += step
+            leaf = moved[change.place.leaf]
+            leaf[in_the_leaf(change.place, index_of(change.axes), leaf.shape)] += step
     return moved
+
+
+def in_the_leaf(place, index, shape):
+    """The index in a leaf of an index in a part of it, cut by cut from the last."""
+    blocks, lengths = [], list(shape)
+    for cut in place.cuts:
+        blocks.append(lengths[cut.axis] // cut.outer)
+        lengths[cut.axis] = cut.outer * cut.length
+    found = list(index)
+    for cut, block in reversed([*zip(place.cuts, blocks, strict=True)]):
+        number, within = divmod(found[cut.axis], cut.length)
+        found[cut.axis] = number * block + cut.start + within
+    return tuple(found)
 
 
 def translate(spec, params, random):
