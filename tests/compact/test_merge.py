@@ -62,7 +62,7 @@ def trained_like(model, inputs, key):
     [
         ("mlp", "auto"),
         ("mlp", "repair"),
-        ("norms", "auto"),
+        pytest.param("norms", "auto", marks=pytest.mark.slow),
         ("norms", "statistics"),
         pytest.param("attention", "auto", marks=pytest.mark.slow),
     ],
@@ -154,6 +154,7 @@ def test_a_layer_is_fitted_to_the_mean_of_what_it_computes_in_the_networks():
     np.testing.assert_allclose(values[2].std(0), (values[0].std(0) + values[1].std(0)) / 2, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_merged_digits_are_read_almost_as_well_as_by_the_networks():
     digits = data.load("digits", flatten=True)
     model = models.mlp(digits.input_shape, digits.num_classes, hidden=(32, 32))

@@ -128,6 +128,7 @@ def test_two_components_find_two_modes():
     assert left < -0.5 < 0.5 < right
 
 
+@pytest.mark.slow
 def test_predictions_come_nearer_to_the_reference():
     def loss(law):
         found = evaluate.predict(MODEL.apply, law, INPUTS, likelihood=LIKELIHOOD, key=KEY, num_samples=500)

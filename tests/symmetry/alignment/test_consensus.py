@@ -147,6 +147,7 @@ def test_few_networks_lead_where_all_would_be_too_many(monkeypatch):
     jax.tree.map(lambda p: np.testing.assert_array_equal(p, np.broadcast_to(p[0], p.shape)), left)
 
 
+@pytest.mark.slow
 def test_networks_that_trade_labels_go_one_after_the_other(monkeypatch):
     """In one block every network moves to where the others were, which may be a loss for all."""
     spec, samples = unrelated((6, 8, 8, 3), 6, seed=3)

@@ -68,8 +68,11 @@ def test_no_rotation_that_fixes_ones_is_better():
 @pytest.mark.parametrize(
     "name",
     [
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("LoRA", "attention with biases")),
-        *("stream of RMSNorm", "stream of LayerNorm", "grouped queries"),
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("LoRA", "attention with biases", "stream of RMSNorm", "grouped queries")
+        ),
+        "stream of LayerNorm",
     ],
 )
 def test_rotated_copies_become_one(name):
@@ -174,7 +177,10 @@ def test_rotated_copies_find_a_mean_as_good_as_if_they_had_never_been_rotated(na
     assert aligned.objective[-1].mean() > expected
 
 
-@pytest.mark.parametrize("settings", [{"precision_weighted": True}, {"method": "activations"}])
+@pytest.mark.parametrize(
+    "settings",
+    [pytest.param({"precision_weighted": True}, marks=pytest.mark.slow), {"method": "activations"}],
+)
 def test_units_that_are_mixed_are_matched_by_weights_whatever_single_units_are_matched_by(settings):
     network, spec, params, x = found("LoRA")
     assert {group.kind for group in spec.groups} == {"permutation", "invertible"}

@@ -67,6 +67,7 @@ def test_gains_written_as_one_plus_a_weight():
     np.testing.assert_array_equal(folded.params["gain"], np.zeros(6))
 
 
+@pytest.mark.slow
 def test_layer_norm_leaves_what_fixes_the_mean():
     case = CASES["transformer"]()
     params, x = draw(case.shapes), inputs(case.input_shape)

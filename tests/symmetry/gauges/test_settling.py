@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import pytest
 
 from symbnn import symmetry
 from symbnn.symmetry.group.translate import random_translation
@@ -36,6 +37,7 @@ def test_a_gpt_settles_to_one_point():
     np.testing.assert_allclose((block["up"]["kernel"] / gain[:, None]).sum(0), 0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_many_networks_settle_at_once_and_others_stay():
     many = jax.tree.map(lambda *leaves: np.stack(leaves), *(draw(SHAPES, seed) for seed in range(2)))
     spec = symmetry.discover(gpt.apply, draw(SHAPES), TOKENS)
