@@ -60,7 +60,7 @@ def trained_like(model, inputs, key):
 @pytest.mark.parametrize(
     ("kind", "correct"),
     [
-        ("mlp", "auto"),
+        pytest.param("mlp", "auto", marks=pytest.mark.slow),
         ("mlp", "repair"),
         pytest.param("norms", "auto", marks=pytest.mark.slow),
         ("norms", "statistics"),

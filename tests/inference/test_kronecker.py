@@ -56,6 +56,7 @@ def test_one_data_point_is_exact_for_every_leaf():
         start = stop
 
 
+@pytest.mark.slow
 def test_layouts_do_not_matter():
     """A kernel as it is, transposed, split into heads, and read from the left."""
     data = some_data((4,))

@@ -75,6 +75,7 @@ def test_left_as_it_is(kernel, params):
     assert packing.unpack(chain) is chain
 
 
+@pytest.mark.slow
 def test_draws_and_the_state_between_chunks_are_trees():
     target = density.target(*small_network())
     settings = {"num_chains": 2, "num_samples": 4, "num_burnin": 6, "thinning": 2, "chunk_size": 2}

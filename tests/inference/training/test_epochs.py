@@ -135,7 +135,7 @@ np.savez(sys.argv[2], losses, *jax.tree.leaves(state.weights), devices=len(jax.d
 """
 
 
-@pytest.mark.parametrize("num_devices", [2, 4])
+@pytest.mark.parametrize("num_devices", [pytest.param(2, marks=pytest.mark.slow), 4])
 def test_members_or_examples_spread_over_devices_train_the_same(convolved, tmp_path, num_devices):
     # Two members lie on two devices; on four devices, the eight examples of a batch do.
     environment = {**os.environ, "XLA_FLAGS": f"--xla_force_host_platform_device_count={num_devices}"}

@@ -66,7 +66,8 @@ def test_three_networks_with_three_units_a_layer_reach_the_best_of_all_labelling
         assert 0.99 * best <= reached <= best + 1e-5
 
 
-@pytest.mark.parametrize("signs", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("signs", [False, True])
 def test_fifty_permuted_copies_are_brought_together(signs):
     sizes = (20, 12, 10, 5)
     base = mlp_params(sizes, jax.random.key(0))

@@ -158,9 +158,8 @@ def test_chains_of_gauged_copies_agree_once_they_are_aligned():
     assert aligned.median_rhat < 1.1
 
 
-@pytest.mark.parametrize(
-    "name", ["stream of LayerNorm", pytest.param("grouped queries", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["stream of LayerNorm", "grouped queries"])
 def test_rotated_copies_find_a_mean_as_good_as_if_they_had_never_been_rotated(name):
     """Each is rotated onto the mean of the others, with noise on every weight as large as the weight."""
     _, spec, params, _ = found(name)
