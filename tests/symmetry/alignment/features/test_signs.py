@@ -123,7 +123,8 @@ def test_gaussians_flip_means_and_not_standard_deviations():
 def test_planted_elements_of_other_networks_are_undone(name, method):
     case = CASES[name]()
     params = jax.tree.map(jnp.asarray, draw(case.shapes))
-    spec = symmetry.discover(case.apply, params, inputs(case.input_shape))
+    # Without matrices, which say the same as labels and signs of the units that they mix.
+    spec = symmetry.discover(case.apply, params, inputs(case.input_shape)).permutations_only()
     samples, planted = noisy_copies(spec, params, jax.random.key(2), 4, noise=0.1, flipped=True)
     result = symmetry.align(spec, samples, reference=params, method=method, restarts=4)
     assert_undone(spec, result, planted)
