@@ -1,6 +1,6 @@
 """Language models trained apart, and the line between them: matched by labels, by matrices, by rotations.
 
-`python -m experiments.rotations shakespeare` takes 20 minutes of processor time and reads
+`python -m experiments.rotations shakespeare` takes half an hour on a busy machine and reads
 `text/shakespeare.txt` in the data folder. Expect copies of one network to become one, and the loss of the
 midpoint of two networks to fall once the stream is rotated; the matrices of heads alone do not lower it.
 """
@@ -68,7 +68,7 @@ REFUSES = {
 
 CONFIGS = {
     "shakespeare": (
-        "plays by characters, five pairs of width 32: half an hour on two CPU cores",
+        "plays by characters, five pairs of width 32: half an hour on a busy machine",
         Rotations(),
     ),
     "debug": (
