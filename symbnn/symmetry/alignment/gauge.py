@@ -8,9 +8,10 @@ least mass (`gauges.mixing`), is matched there, by an element q_s, and then goes
 
 The line between the reference and the result is then that between b_r r and q_s b_s x_s, moved as a whole:
 the functions on it are the same. Means and medoids, which are no network of the caller's, stay balanced.
-Groups of units that cannot be balanced (`CONDITION`) are matched by rotations only.
+Groups of units that cannot be balanced (`CONDITION`) are matched by rotations only, with a warning.
 """
 
+import warnings
 from functools import partial
 from typing import NamedTuple
 
@@ -78,6 +79,13 @@ def _tame(*elements: Element) -> list[Element]:
         for name in elements[0].matrices
         if all(np.linalg.cond(np.asarray(each.matrices[name])).max() < CONDITION for each in elements)
     }
+    if wild := sorted(elements[0].matrices.keys() - kept):
+        warnings.warn(
+            f"units of {', '.join(map(repr, wild))} cannot be balanced: some network uses fewer directions "
+            "of them than there are, so they are rotated onto the reference, but not mixed by other matrices",
+            RuntimeWarning,
+            stacklevel=4,
+        )
     return [
         each._replace(matrices={name: value for name, value in each.matrices.items() if name in kept})
         for each in elements
