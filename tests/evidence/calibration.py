@@ -99,19 +99,33 @@ def of_kernel(
         start = case.draw(keys.named(key, "start"))
         log_density, tuning = case.log_density(targets), adaptation.initial_tuning(start, step_size, length)
 
-        def body(index: Array, state: Any) -> Any:
+        def step(index: Array, state: Any) -> Any:
             return kernel.step(jax.random.fold_in(key, index), state, tuning, log_density)[0]
 
-        def draw(state: Any, number: Array) -> tuple[Any, Array]:
-            first = num_burnin + number * thinning
-            state = jax.lax.fori_loop(first, first + thinning, body, state)
-            return state, case.values(state.position)
-
         state = kernel.init(keys.named(key, "sampler"), start, log_density)
-        state = jax.lax.fori_loop(0, num_burnin, body, state)
-        return jax.lax.scan(draw, state, jnp.arange(NUM_DRAWS))[1]
+        return draws_of(case, step, state, thinning=thinning, num_burnin=num_burnin)
 
     return posterior
+
+
+def draws_of(
+    case: Case,
+    step: Callable[[Array, Any], Any],
+    state: Any,
+    *,
+    position: Callable[[Any], Any] = lambda state: state.position,
+    thinning: int,
+    num_burnin: int,
+) -> Array:
+    """f(x*) of `NUM_DRAWS` states of a chain; `step(number of the transition, state)`."""
+
+    def draw(state: Any, number: Array) -> tuple[Any, Array]:
+        first = num_burnin + number * thinning
+        state = jax.lax.fori_loop(first, first + thinning, step, state)
+        return state, case.values(position(state))
+
+    state = jax.lax.fori_loop(0, num_burnin, step, state)
+    return jax.lax.scan(draw, state, jnp.arange(NUM_DRAWS))[1]
 
 
 def ranks_of(case: Case, posterior: Posterior, num: int, *, seed: int = 0) -> np.ndarray:

@@ -4,12 +4,14 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import blackjax
 import jax
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 import optax
 from jaxtyping import Array
+from numpyro.infer.hmc import hmc as numpyro_hmc
 
 from symbnn import density, inference, keys
 from symbnn.inference.hmc import build_kernel as hmc_kernel
@@ -27,6 +29,7 @@ from tests.evidence.calibration import (
     Verdict,
     band,
     cases,
+    draws_of,
     judge,
     of_kernel,
     ranks_of,
@@ -79,6 +82,49 @@ def unadjusted(case: Case, size: Size) -> Posterior:
     )
 
 
+def blackjax_nuts(case: Case, size: Size) -> Posterior:
+    """BlackJAX's own kernel with the settings of `nuts`."""
+
+    def posterior(key: Any, targets: Array) -> Array:
+        start = case.draw(keys.named(key, "start"))
+        masses = jnp.ones(sum(leaf.size for leaf in jax.tree.leaves(start)))
+        kernel = blackjax.nuts(case.log_density(targets), 0.12, masses, max_num_doublings=5)
+
+        def step(index: Array, state: Any) -> Any:
+            return kernel.step(jax.random.fold_in(key, index), state)[0]
+
+        return draws_of(case, step, kernel.init(start), thinning=2, num_burnin=size.num_burnin)
+
+    return posterior
+
+
+def numpyro_nuts(case: Case, size: Size) -> Posterior:
+    """NumPyro's own kernel with the settings of `nuts`; its state carries the key."""
+
+    def posterior(key: Any, targets: Array) -> Array:
+        log_density = case.log_density(targets)
+        init, step = numpyro_hmc(lambda params: -log_density(params), algo="NUTS")
+        state = init(
+            case.draw(keys.named(key, "start")),
+            num_warmup=0,
+            step_size=0.12,
+            adapt_step_size=False,
+            adapt_mass_matrix=False,
+            max_tree_depth=5,
+            rng_key=keys.named(key, "sampler"),
+        )
+        return draws_of(
+            case,
+            lambda index, state: step(state),
+            state,
+            position=lambda state: state.z,
+            thinning=2,
+            num_burnin=size.num_burnin,
+        )
+
+    return posterior
+
+
 def stochastic(algorithm: str, step_size: float) -> Callable[[Case, Size], Posterior]:
     """Stochastic-gradient MCMC on minibatches of half the data."""
 
@@ -107,6 +153,8 @@ SAMPLED: dict[str, Callable[[Case, Size], Posterior]] = {
     "HMC": hmc,
     "NUTS": nuts,
     "adjusted MCLMC": adjusted,
+    "BlackJAX NUTS": blackjax_nuts,
+    "NumPyro NUTS": numpyro_nuts,
     "unadjusted MCLMC": unadjusted,
     "SGLD": stochastic("sgld", 0.01),
     "SGHMC": stochastic("sghmc", 0.03),
