@@ -169,7 +169,7 @@ class Uci(Seeded):
     mclmc: Microcanonical = Microcanonical()
     variational: Variational = Variational(num_epochs=500, batch_size=64, learning_rate=3e-3)
     swag: Swag = Swag(learning_rate=1e-3)
-    laplace: Laplace = Laplace(structure="full", leaves="all")
+    laplace: Laplace = Laplace(structure="full", leaves="all", tune=("prior",))
     compact: Refined = Refined()
     peer: Peer = Peer()
 

@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -26,6 +27,7 @@ MOST_FOR_CRPS = 200
 NUM_INPUTS = 100
 """Test rows on which chains are compared."""
 PEER = "bde"
+LINEARISED = "laplace"
 ROWS: dict[str, tuple[str, int]] = {
     "rmse": ("RMSE", 4),
     "nll": ("NLL, Gaussian", 3),
@@ -50,7 +52,7 @@ WORDS = {
     "mclmc": "MCLMC",
     "variational": "VI",
     "swag": "SWAG",
-    "laplace": "Laplace",
+    LINEARISED: "Laplace, linearised",
     PEER: PEER,
 }
 
@@ -81,7 +83,15 @@ def score_peer(problem: Problem, found: Mapping[str, Any]) -> dict[str, float]:
 
 
 def members(problem: Problem, name: str, posterior: Any) -> Mixture:
-    """What every network predicts, `(networks, rows, 1)`; of a law that has none kept, of draws from it."""
+    """What every network predicts, `(networks, rows, 1)`; of a law that has none kept, of draws from it.
+
+    Laplace's curvature is that of the linearised network, whose one Gaussian for every row stands here.
+    """
+    if name == LINEARISED:
+        predicted = evaluate.predict_linearised(
+            problem.model.apply, posterior, problem.inputs, likelihood=LIKELIHOOD
+        )
+        return jax.tree.map(lambda leaf: leaf[None], predicted)
     drawn: dict[str, Any] = {}
     if not isinstance(posterior, Empirical):
         drawn = {"key": keys.named(problem.key, f"draws {name}"), "num_samples": problem.config.num_draws}

@@ -5,8 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from symbnn import inference
 from tests.evidence import posteriordb
-from tests.evidence.evidence_posteriordb import SAMPLERS, Size, as_target, score
+from tests.evidence.evidence_posteriordb import Size, as_target, ours, score
 from tests.evidence.posteriors import POSTERIORS, load, named_numbers
 
 pytestmark = pytest.mark.skipif(
@@ -38,7 +39,9 @@ def test_the_jacobian_is_that_of_the_transformation():
 def test_hmc_finds_the_eight_schools():
     """3,200 draws: the mean is known to 0.03 sd, and of all parameters that of τ is farthest off."""
     posterior, reference = load(posteriordb(), SCHOOLS)
-    found = score(SAMPLERS["HMC"], posterior, reference, Size(num_chains=32, num_samples=100, num_burnin=150))
+    draw = ours(inference.hmc, mass="diagonal", jitter=0.5, max_num_steps=100)
+    size = Size(num_chains=32, num_samples=100, num_burnin=150)
+    found = score(draw, posterior, as_target(posterior), reference, size)
     assert found.ess > 400
     assert found.bias < 0.15
     assert abs(found.spread - 1) < 0.15
