@@ -10,6 +10,7 @@ import hashlib
 import importlib
 import io
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any, NamedTuple
 import tyro
 
 import configs
+from experiments.harness.cores import use_all_cores
 from symbnn import names
 
 USAGE_ERROR, FAILURE, INTERRUPTED = 2, 1, 130
@@ -72,6 +74,8 @@ def _run(study: str, arguments: list[str]) -> int:
         return USAGE_ERROR
     configs.check(parsed.config)
     directory = Path(parsed.rundir) if parsed.rundir else _default_directory(study, name, parsed.config)
+    if "jax" not in sys.modules:  # Once it runs, its devices stay what they are.
+        use_all_cores(os.environ)
     # Imported only now: JAX takes seconds, and neither help nor a typo should.
     module = importlib.import_module(f"experiments.{study}.study")
     if parsed.fresh:
