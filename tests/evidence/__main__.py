@@ -16,6 +16,7 @@ from pathlib import Path
 
 import matplotlib
 
+from experiments.harness import provenance
 from tests.evidence import RESULTS, ROOT, Check, Section, table
 
 FOLDER = Path(__file__).parent
@@ -37,7 +38,11 @@ def main(chosen: list[str]) -> int:
         begun = time.process_time()
         section: Section = importlib.import_module(f"tests.evidence.evidence_{name}").section()
         minutes = (time.process_time() - begun) / 60
-        kept = {**section._asdict(), "minutes": minutes}
+        kept = {
+            **section._asdict(),
+            "minutes": minutes,
+            "commit": provenance.short(provenance.this_code().commit),
+        }
         (SECTIONS / f"{name}.json").write_text(json.dumps(kept, default=bool), encoding="utf-8")
         write_page()
         failed |= not all(check.passed for check in section.checks)
@@ -75,7 +80,8 @@ def page(found: list[dict]) -> str:
             for check in passed
         ]
         header = ("what must hold", "measured", "wanted", "")
-        lines += ["", f"## {part['title']}", "", part["text"], "", table(header, rows)]
+        measured = f"Measured at {part['commit']} in {part['minutes']:.0f} minutes of processor time."
+        lines += ["", f"## {part['title']}", "", part["text"], "", table(header, rows), "", measured]
     versions = ", ".join(f"{name} {version(name)}" for name in LIBRARIES)
     return "\n".join([*lines, "", f"Python {platform.python_version()}; {versions}.", ""])
 

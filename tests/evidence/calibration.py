@@ -154,9 +154,14 @@ class Verdict(NamedTuple):
     """Mean of the normal scores, the farthest from 0."""
 
     @property
+    def p_value(self) -> float:
+        """Of both tests together."""
+        return min(1.0, 2 * min(self.chi_squared, self.envelope))
+
+    @property
     def is_rejected(self) -> bool:
         """By either test, at the level that both share."""
-        return 2 * min(self.chi_squared, self.envelope) < LEVEL
+        return self.p_value < LEVEL
 
 
 def judge(ranks: np.ndarray) -> Verdict:

@@ -105,25 +105,24 @@ def section(size: Size = WHOLE, spacings: dict[int, tuple[float, float]] = SPACI
     found: list[Check] = []
     curves: dict[int, tuple[Exact, dict[str, np.ndarray]]] = {}
     for num_units, (coarse, fine) in spacings.items():
+        units = f"{num_units} unit{'s' if num_units > 1 else ''}"
         rough, true = exact(num_units, coarse), exact(num_units, fine)
         scores, means = compare(true, num_units, size)
         curves[num_units] = (true, means)
         estimate, error = evidence(num_units)
         distance = abs(estimate - true.log_evidence) / error
-        parts += ["", f"**{num_units} unit{'s' if num_units > 1 else ''}**", "", scores_table(scores), ""]
+        parts += ["", f"**{units}**", "", scores_table(scores), ""]
         parts += [
             f"Log-evidence {true.log_evidence:.4f} by quadrature (a coarser grid: {rough.log_evidence:.4f}); "
             f"from {NUM_RUNGS} tempered runs of HMC {estimate:.3f} ± {error:.3f}, {distance:.1f} standard "
             "errors away."
         ]
         found.append(
-            Check(
-                f"evidence, {num_units} units, in standard errors", f"{distance:.1f}", "< 3.5", distance < 3.5
-            )
+            Check(f"evidence, {units}, in standard errors", f"{distance:.1f}", "< 3.5", distance < 3.5)
         )
         for name in REQUIRED:
             one = scores[name]
-            where = f"{name}, {num_units} units"
+            where = f"{name}, {units}"
             found.append(Check(f"{where}: bias / sd of f", f"{one.bias:.3f}", f"< {BIAS}", one.bias < BIAS))
             off = abs(one.spread - 1)
             found.append(Check(f"{where}: error of sd of f", f"{off:.3f}", f"< {SPREAD}", off < SPREAD))

@@ -228,8 +228,8 @@ def text(scores: dict[str, dict[str, Score]], kinds: dict[str, str], size: Size)
             f"seconds of processor time with compilation; the smallest effective number is {lowest:,.0f}. "
             "Adjusted MCLMC has no masses, so it takes two transitions a draw. HMC and adjusted MCLMC start "
             "where a short run of NUTS ended, which also gives the latter's length; HMC's seconds include "
-            "it. From near zero, where the others start, one of HMC's 64 chains stayed in a trap of the "
-            "mixture of Gaussians.",
+            "it: from near zero, where the others start, trajectories of one length may end in a trap of the "
+            "mixture of Gaussians, a component that sits on one observation.",
             "",
             table(header, rows(lambda one: f"{one.ess:,.0f}, {one.rhat:.3f}, {one.seconds:.0f} s")),
             "",
