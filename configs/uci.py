@@ -184,7 +184,7 @@ PUBLISHED = Uci(mclmc=Microcanonical(num_burnin=50_000))
 CONFIGS: dict[str, tuple[str, Uci]] = {
     "all": (
         "all eleven tables, shorter where there are many rows: an hour on two idle CPU cores",
-        Uci(peer=Peer(sets=("airfoil",))),
+        Uci(),
     ),
     **{name: (f"{name} alone, as in all: minutes on two CPU cores", Uci(sets=(name,))) for name in UCI},
     "airfoil": (

@@ -64,10 +64,15 @@ def score(problem: Problem, method: str, found: Mapping[str, Any]) -> dict[str, 
     if method in CHAINS:
         scores |= convergence(
             diagnostics.function_space(
-                problem.model.apply, posterior, problem.inputs[:NUM_INPUTS], quantity=lambda outputs: outputs
+                problem.model.apply, posterior, problem.inputs[:NUM_INPUTS], quantity=_mean_and_log_std
             )
         )
     return scores | {name: found[name] for name in ("processor", "with_start", "wall")}
+
+
+def _mean_and_log_std(outputs: jax.Array) -> jax.Array:
+    assert LIKELIHOOD.spread is not None
+    return jnp.concatenate([LIKELIHOOD.predictive(outputs), jnp.log(LIKELIHOOD.spread(outputs))], axis=-1)
 
 
 def score_peer(problem: Problem, found: Mapping[str, Any]) -> dict[str, float]:

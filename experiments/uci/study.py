@@ -100,7 +100,8 @@ def _introduction(config: Uci) -> list[str]:
     return [
         f"Split by scikit-learn's train_test_split(test_size={config.data.test_share:g}, "
         f"random_state={config.seed}); inputs and target standardised on the training part; all numbers "
-        "are in standardised units. The network gives a mean and the logarithm of a standard deviation; "
+        "are in standardised units. The network gives a mean and, by a softplus as in bde, a standard "
+        "deviation; "
         f"its hidden units are {config.model.activation}; the prior of every weight is "
         f"N(0, {config.model.prior_scale:g}²).",
         "NLL is that of the Gaussian with the predictive mean and standard deviation, as bde publishes it, "

@@ -21,7 +21,7 @@ LEAST_STEPS = 100
 LEAST_TRANSITIONS = 20
 """No training, no burn-in and no chain is shortened below these."""
 # The same objects for every set: compiled steps are known by them.
-LIKELIHOOD = density.heteroscedastic()
+LIKELIHOOD = density.heteroscedastic("softplus")
 _prior = functools.cache(density.gaussian_prior)
 
 

@@ -5,7 +5,7 @@
 | `categorical`     | logits (n, c), (n, places, c)  | Σ_places log softmax(outputs)[y]      |
 | `bernoulli`       | logits (n, k)                  | Σ_k log sigmoid(±outputs_k)           |
 | `gaussian`        | means (n, k)                   | Σ_k log N(y_k; mean_k, noise²)        |
-| `heteroscedastic` | means and log-stds (n, 2k)     | Σ_k log N(y_k; mean_k, exp(log-std)²) |
+| `heteroscedastic` | means and numbers s (n, 2k)    | Σ_k log N(y_k; mean_k, scale(s_k)²)   |
 """
 
 import math
@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Num
+
+from symbnn.names import lookup
 
 LOG_TWO_PI = math.log(2.0 * math.pi)
 
@@ -104,24 +106,47 @@ def gaussian(noise: float) -> Likelihood:
     )
 
 
-def heteroscedastic() -> Likelihood:
-    """Real targets (n, k); the network gives k means, then k logarithms of standard deviations."""
+def heteroscedastic(scale: str = "exp") -> Likelihood:
+    """Real targets (n, k); the network gives k means, then k numbers that `scale` turns into spreads.
+
+    Args:
+        scale: "exp", so that the numbers are logarithms of standard deviations; or "softplus",
+            log(1 + exp(number)), which grows linearly where the noise is large: samplers of deep ReLU
+            networks move faster with it.
+    """
+    to_std = lookup(SCALES, scale, "scale")
+
+    def means_and_stds(outputs: Array) -> tuple[Array, Array]:
+        means, numbers = jnp.split(outputs, 2, axis=-1)
+        return means, to_std(numbers)
 
     def log_prob(outputs: Float[Array, "n two_k"], targets: Num[Array, "n k"]) -> Float[Array, " n"]:
-        means, log_stds = jnp.split(outputs, 2, axis=-1)
-        scaled = (targets - means) * jnp.exp(-log_stds)
+        if scale == "exp":  # Without the logarithm of an exponential: no overflow on the way.
+            means, log_stds = jnp.split(outputs, 2, axis=-1)
+            scaled = (targets - means) * jnp.exp(-log_stds)
+        else:
+            means, stds = means_and_stds(outputs)
+            scaled, log_stds = (targets - means) / stds, jnp.log(stds)
         return jnp.sum(-0.5 * jnp.square(scaled) - log_stds - 0.5 * LOG_TWO_PI, axis=-1)
 
     def sample(key: Array, outputs: Float[Array, "*n two_k"]) -> Float[Array, "*n k"]:
-        means, log_stds = jnp.split(outputs, 2, axis=-1)
-        return means + jnp.exp(log_stds) * jax.random.normal(key, means.shape, means.dtype)
+        means, stds = means_and_stds(outputs)
+        return means + stds * jax.random.normal(key, means.shape, means.dtype)
 
     return Likelihood(
-        name="heteroscedastic()",
+        name="heteroscedastic()" if scale == "exp" else f"heteroscedastic({scale!r})",
         log_prob=log_prob,
-        predictive=lambda outputs: jnp.split(outputs, 2, axis=-1)[0],
+        predictive=lambda outputs: means_and_stds(outputs)[0],
         sample=sample,
         num_outputs=lambda targets: 2 * targets.shape[-1],
         has_labels=False,
-        spread=lambda outputs: jnp.exp(jnp.split(outputs, 2, axis=-1)[1]),
+        spread=lambda outputs: means_and_stds(outputs)[1],
     )
+
+
+LEAST_STD = 1e-6
+"""Of "softplus", which is zero in float32 below -104: as bde has it."""
+SCALES: dict[str, Callable[[Array], Array]] = {
+    "exp": jnp.exp,
+    "softplus": lambda numbers: jax.nn.softplus(numbers) + LEAST_STD,
+}

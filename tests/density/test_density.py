@@ -51,6 +51,14 @@ def categorical_oracle():
             VALUES,
             lambda: scipy.stats.norm.logpdf(VALUES, OUTPUTS[:, :2], np.exp(OUTPUTS[:, 2:])).sum(1),
         ),
+        (
+            density.heteroscedastic("softplus"),
+            OUTPUTS,
+            VALUES,
+            lambda: scipy.stats.norm.logpdf(
+                VALUES, OUTPUTS[:, :2], np.logaddexp(OUTPUTS[:, 2:], 0) + 1e-6
+            ).sum(1),
+        ),
     ],
     ids=lambda value: value.name if isinstance(value, density.Likelihood) else None,
 )
@@ -290,3 +298,14 @@ def test_chunks_divide_the_data_where_they_can(num, chunk_size, expected):
     count = number_of_chunks(num, chunk_size)
     assert count == expected
     assert -(-num // count) <= chunk_size
+
+
+def test_a_softplus_scale_has_a_finite_density_where_the_noise_vanishes_and_an_unknown_one_is_named():
+    likelihood = density.heteroscedastic("softplus")
+    outputs = jnp.array([[0.0, -200.0]])
+    value, slope = jax.value_and_grad(lambda o: likelihood.log_prob(o, jnp.zeros((1, 1)))[0])(outputs)
+    assert np.isfinite(value)
+    assert np.all(np.isfinite(slope))
+    assert likelihood.spread(outputs)[0, 0] == pytest.approx(1e-6)
+    with pytest.raises(ValueError, match="unknown scale 'softplu'"):
+        density.heteroscedastic("softplu")

@@ -17,7 +17,9 @@ MISSED = Check("NUTS: p-value", "0.001", ">= 0.01", False)
     ],
 )
 def test_the_page_says_what_holds(checks, expected):
-    text = page([{"title": "A test", "text": "Words.", "checks": checks, "minutes": 3.2, "commit": "1234abc"}])
+    text = page(
+        [{"title": "A test", "text": "Words.", "checks": checks, "minutes": 3.2, "commit": "1234abc"}]
+    )
     assert expected in text
     assert "## A test" in text
     assert "Measured at 1234abc in 3 minutes" in text
