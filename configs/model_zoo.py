@@ -61,7 +61,7 @@ CONFIGS = {
         ),
     ),
     "optunet_mnist": (
-        "8,192 OptuNets by the recipe of the published OptuMNIST: for accelerators",
+        "8,192 OptuNets, the published optimiser at a constant rate, no decay: for accelerators",
         ModelZoo(
             data=Data(name="mnist"),
             network="optunet",

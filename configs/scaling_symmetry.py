@@ -87,7 +87,7 @@ CONFIGS = {
         ),
     ),
     "optunet_mnist": (
-        "the recipe of the published OptuMNIST, 1,024 networks on 60,000 images: for accelerators",
+        "1,024 OptuNets on 60,000 images, the published optimiser at a constant rate: for accelerators",
         ScalingSymmetry(
             data=Data(name="mnist"),
             network="optunet",

@@ -168,7 +168,7 @@ class Uci(Seeded):
     nuts: NoUTurn = NoUTurn()
     mclmc: Microcanonical = Microcanonical()
     variational: Variational = Variational(num_epochs=500, batch_size=64, learning_rate=3e-3)
-    swag: Swag = Swag(learning_rate=1e-3)
+    swag: Swag = Swag(learning_rate=1e-5)
     laplace: Laplace = Laplace(structure="full", leaves="all", tune=("prior",))
     compact: Refined = Refined()
     peer: Peer = Peer()

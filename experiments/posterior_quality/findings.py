@@ -20,6 +20,7 @@ def findings(results: Results) -> list[str]:
         ensemble_finding(results),
         gain_finding(results, "accuracy", sign=1.0),
         gain_finding(results, "brier", sign=-1.0),
+        gain_finding(results, "ece", sign=-1.0),
         *(_nearer_finding(results, reference) for reference in results.discrepancies),
         *(_equal_finding(results, reference) for reference in results.discrepancies),
         *_correlations(results),

@@ -24,7 +24,7 @@ def scaling_panels(
     both = np.array([min(mass.min(), minimum.min()), max(mass.max(), minimum.max())])
     scatter.plot(both, both, "--", color=GREY, linewidth=1, label="equal")
     scatter.plot(mass, minimum, ".", color=BLUE, alpha=0.5, markeredgewidth=0)
-    scatter.set(xlabel="mass at convergence", ylabel="least mass over rescalings")
+    scatter.set(xlabel="mass after training", ylabel="least mass over rescalings")
     scatter.legend(frameon=False)
     excess.hist(100 * (mass / minimum - 1), 30, color=BLUE)
     excess.set(xlabel="excess over the least mass, %", ylabel="networks", xlim=(0, None))
