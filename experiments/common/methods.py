@@ -99,7 +99,8 @@ def nuts(key: Key, target: Target, settings: NoUTurn, *, initial: Samples, sink:
 def mclmc(key: Key, target: Target, settings: Microcanonical, *, initial: Samples, sink: Any) -> Fit:
     """Microcanonical Langevin Monte Carlo without adjustment."""
     chains = _chains(settings, initial, sink)
-    return inference.mclmc(thinning=settings.thinning, **chains)(key, target)
+    method = inference.mclmc(thinning=settings.thinning, energy_variance=settings.energy_variance, **chains)
+    return method(key, target)
 
 
 def _chains(settings: Any, initial: Samples, sink: Any) -> dict[str, Any]:

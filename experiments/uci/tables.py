@@ -37,7 +37,9 @@ def load(config: Uci, name: str) -> Problem:
     )
     hidden = layers(config, name)
     num_outputs = 2 * read.train.targets.shape[1]
-    model = models.mlp(read.input_shape, num_outputs, hidden=hidden, activation=config.model.activation)
+    model = models.mlp(
+        read.input_shape, num_outputs, hidden=hidden, activation=config.model.activation, rows="last"
+    )
     target = density.target(model, read.train, likelihood=LIKELIHOOD, prior=_prior(config.model.prior_scale))
     return Problem(
         shortened(config, len(read.train.targets)),

@@ -1,13 +1,14 @@
 """Multilayer perceptron with PyTorch's default initialisation, uniform on ±1/√fan_in."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 import jax
 from flax import linen as nn
 
 from symbnn.models.base import Model
 from symbnn.models.layers import activation as activation_named
-from symbnn.models.layers import check_dropout, dense
+from symbnn.models.layers import check_dropout, dense, fan_in_uniform
 from symbnn.models.wrapping.wrap import from_module
 
 
@@ -18,16 +19,39 @@ class MLP(nn.Module):
     num_outputs: int
     activation: str = "relu"
     dropout: float = 0.0
+    rows: str = "first"
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
         """Outputs for inputs of any shape, flattened."""
         x = x.reshape(x.shape[0], -1)
+        layer, x = (dense, x) if self.rows == "first" else (_dense_of_columns, x.T)
+        features = -1 if self.rows == "first" else 0
         for index, width in enumerate(self.hidden):
             name = "hidden" if len(self.hidden) == 1 else f"hidden{index}"
-            x = activation_named(self.activation)(dense(width, x.shape[-1], name)(x))
+            x = activation_named(self.activation)(layer(width, x.shape[features], name)(x))
             x = nn.Dropout(self.dropout, deterministic=not train, name=f"dropout{index}")(x)
-        return dense(self.num_outputs, x.shape[-1], "out")(x)
+        x = layer(self.num_outputs, x.shape[features], "out")(x)
+        return x if self.rows == "first" else x.T
+
+
+class DenseOfColumns(nn.Module):
+    """A dense layer with the weights of `nn.Dense` for inputs (features, examples): Wᵀ x + b."""
+
+    features: int
+    fan_in: int
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """Outputs (features, examples)."""
+        init = fan_in_uniform(self.fan_in)
+        kernel = self.param("kernel", init, (self.fan_in, self.features), x.dtype)
+        bias = self.param("bias", init, (self.features,), x.dtype)
+        return kernel.T @ x + bias[:, None]
+
+
+def _dense_of_columns(features: int, fan_in: int, name: str) -> DenseOfColumns:
+    return DenseOfColumns(features, fan_in, name=name)
 
 
 def mlp(
@@ -37,6 +61,7 @@ def mlp(
     hidden: Sequence[int] = (32,),
     activation: str = "relu",
     dropout: float = 0.0,
+    rows: Literal["first", "last"] = "first",
 ) -> Model:
     """Perceptron.
 
@@ -46,9 +71,14 @@ def mlp(
         hidden: Widths of the hidden layers.
         activation: One of `ACTIVATIONS`.
         dropout: Probability of dropping a hidden unit, in training mode only.
+        rows: Which axis of the hidden values holds the examples. "last" is the same network, whose gradient
+            on CPUs takes half the time or less where layers are a few dozen units wide: a product of thin
+            matrices is fast along its long axis.
     """
+    if rows not in ("first", "last"):
+        raise ValueError(f"rows must be 'first' or 'last'; got {rows!r}")
     activation_named(activation)
     check_dropout(dropout)
     if any(width < 1 for width in hidden):
         raise ValueError(f"hidden widths must be positive; got {tuple(hidden)}")
-    return from_module(MLP(tuple(hidden), num_outputs, activation, float(dropout)), tuple(input_shape))
+    return from_module(MLP(tuple(hidden), num_outputs, activation, float(dropout), rows), tuple(input_shape))
