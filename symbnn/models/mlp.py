@@ -1,7 +1,6 @@
 """Multilayer perceptron with PyTorch's default initialisation, uniform on ±1/√fan_in."""
 
 from collections.abc import Sequence
-from typing import Literal
 
 import jax
 from flax import linen as nn
@@ -61,7 +60,7 @@ def mlp(
     hidden: Sequence[int] = (32,),
     activation: str = "relu",
     dropout: float = 0.0,
-    rows: Literal["first", "last"] = "first",
+    rows: str = "first",
 ) -> Model:
     """Perceptron.
 

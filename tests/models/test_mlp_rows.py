@@ -1,0 +1,26 @@
+"""A perceptron with its examples along the last axis is the same network, start and symmetries included."""
+
+import jax
+import numpy as np
+import pytest
+
+from symbnn import models, tree
+
+
+@pytest.mark.parametrize("hidden", [(), (5,), (16, 3)])
+def test_both_orders_are_one_network(hidden):
+    first, last = (models.mlp((2, 3), 4, hidden=hidden, rows=rows) for rows in ("first", "last"))
+    params = first.init(jax.random.key(1))
+    assert tree.named_leaves(params).keys() == tree.named_leaves(last.init(jax.random.key(1))).keys()
+    for here, there in zip(
+        jax.tree.leaves(params), jax.tree.leaves(last.init(jax.random.key(1))), strict=True
+    ):
+        np.testing.assert_array_equal(here, there)
+    inputs = np.random.default_rng(0).normal(size=(7, 2, 3)).astype(np.float32)
+    np.testing.assert_allclose(first.apply(params, inputs), last.apply(params, inputs), rtol=1e-5, atol=1e-6)
+    assert first.spec == last.spec
+
+
+def test_an_unknown_order_is_named():
+    with pytest.raises(ValueError, match="rows must be 'first' or 'last'; got 'middle'"):
+        models.mlp((3,), 2, rows="middle")
