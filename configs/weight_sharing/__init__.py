@@ -11,7 +11,7 @@ from typing import Any
 from configs.fields import bounded
 from configs.parts import Data
 from configs.weight_sharing import parts
-from configs.weight_sharing.variants import CHANGES
+from configs.weight_sharing.variants import CHANGES, COUNTED
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,11 @@ class WeightSharing:
 
 
 # The prior and blending rows change little and cost as much as the others.
-ABLATIONS = tuple(name for name in CHANGES if not name.startswith(("prior", "blend", "outliers above 0.1")))
+ABLATIONS = tuple(
+    name
+    for name in CHANGES
+    if name not in COUNTED[:2] + COUNTED[3:] and not name.startswith(("prior", "blend", "outliers above 0.1"))
+)
 
 
 # Table 11 of the paper; all are mirrored as well. A crop has at least 8 % of the area, as is usual.
@@ -45,6 +49,9 @@ AUGMENTATIONS: dict[str, dict[str, Any]] = {
 }
 
 
+PUBLISHED = tuple(
+    f"cifar10_resnet20_{name}.safetensors" for name in ("akamaster", "bognev", "lutnn", "zheng-jiakun")
+)
 MILLIONS = "{} million weights, for accelerators"
 STREAMED = "224-pixel images, streamed from a folder; for accelerators"
 PAPER_ROWS = (
@@ -117,7 +124,7 @@ CONFIGS = {
             stochastic=parts.StochasticTraining(epochs=2),
             clustering=parts.Clustering(num_components=255),
             training=parts.SharedTraining(epochs=3),
-            judging=parts.Judging(num_seeds=1, mean_field=False, outside="fashion_mnist"),
+            judging=parts.Judging(num_seeds=1, mean_field=False, outside=("fashion_mnist",)),
         ),
     ),
     "mnist_resnet20": (
@@ -129,21 +136,30 @@ CONFIGS = {
             stochastic=parts.StochasticTraining(epochs=1),
             clustering=parts.Clustering(num_components=255),
             training=parts.SharedTraining(epochs=1),
-            judging=parts.Judging(num_seeds=1, outside="fashion_mnist"),
+            judging=parts.Judging(num_seeds=1, outside=("fashion_mnist",)),
             published=parts.Published(3206, 581, 237, 0.9952, 0.013, 0.001),
         ),
     ),
-    "cifar10_resnet20": (
-        "50,000 colour images, ResNet-20, seven epochs and three: 72 minutes on two CPU cores",
+    "cifar10_resnet20_pretrained": (
+        "50,000 colour images, three published ResNet-20s with BatchNorm: two hours of one CPU core",
         WeightSharing(
             data=Data(name="cifar10"),
-            model=parts.SharedNetwork(name="resnet20_frn"),
-            # On two single-threaded CPU devices an epoch takes six minutes.
-            pretraining=parts.Pretraining(epochs=7, batch_size=64, prior_std=0.2, shift=4, flip=True),
-            stochastic=parts.StochasticTraining(epochs=1),
-            clustering=parts.Clustering(num_components=255),
-            training=parts.SharedTraining(epochs=2),
-            judging=parts.Judging(num_draws=10, num_seeds=1, mean_field=False),
+            # Settings were chosen with the fourth network, which is no seed here, by the score of held-out
+            # training images (--judging.holdout 1000 --judging.holdout-crop 0.8): see the page of results.
+            model=parts.SharedNetwork(name="resnet20", statistics="frozen"),
+            pretraining=parts.Pretraining(published=PUBLISHED, shift=4, flip=True),
+            stochastic=parts.StochasticTraining(epochs=1, initial_std=0.02),
+            clustering=parts.Clustering(num_components=255, magnitude=0.3),
+            refining=parts.Refining(order="ellipses first"),
+            training=parts.SharedTraining(epochs=1, noise="weight", train_fixed=True),
+            judging=parts.Judging(
+                compared_seeds=1,
+                baselines=("int8", "k-means", "ensemble"),
+                counted=COUNTED,
+                outside=("fashion_mnist", "notmnist", "mnist"),
+                outside_images=1000,
+                reference="hmc_reference/cifar10_probs.npy",
+            ),
             published=parts.Published(14624, 260, 2387, 0.9104, 0.303, 0.037),
         ),
     ),

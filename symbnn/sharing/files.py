@@ -2,17 +2,20 @@
 
 | array        | type                       | what                                                      |
 |--------------|----------------------------|-----------------------------------------------------------|
-| `labels`     | smallest unsigned          | component of every weight; the number K marks an outlier  |
+| `labels`     | coded bytes                | component of every weight; the number K marks an outlier  |
 | `components` | float32 (K, 5)             | mean, standard deviation, Cholesky factor                 |
 | `outliers`   | float32 (o, 2)             | mean and standard deviation, in the order of the weights  |
-| `indices`    | uint32 (o,)                | of outliers, where no label is free to mark them (K=256)  |
 | `ellipses`   | uint32 (e,), labels (e, c) | which weights blend which components                      |
 | `blends`     | float32 (e, c - 1)         | shares of the blend; the last is what is missing to one   |
 | `fixed`      | float32                    | the deterministic leaves, joined                          |
 
+Labels are most of the file. Components in the middle of the plane have many members and those at its edge
+few, so a Huffman code (that of deflate, for every 32,768 weights anew, as layers differ) takes fewer bits.
+
 It is a tree file (`io.load_tree` opens it): atomic, with checksums.
 """
 
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -43,12 +46,11 @@ def save(path: str | Path, shared: SharedWeights, metadata: Mapping[str, Any] | 
             )
     if shared.labels.size and int(shared.labels.max()) >= num_components:
         raise ValueError(f"labels go up to {shared.labels.max()}; there are {num_components} components")
-    kind, is_marked = label_type(num_components), fits_mark(num_components)
-    outliers = np.asarray(shared.outlier_indices, np.uint32)
-    labels = np.asarray(shared.labels).astype(kind)
-    labels[outliers] = num_components if is_marked else 0
+    kind = label_type(num_components)
+    labels = np.asarray(shared.labels).astype(mark_type(num_components))
+    labels[np.asarray(shared.outlier_indices)] = num_components
     arrays = {
-        "labels": labels,
+        "labels": coded(labels),
         "components": np.concatenate([shared.means, shared.factors], axis=1, dtype=np.float32),
         "outliers": np.stack([shared.outlier_means, shared.outlier_stds], axis=1, dtype=np.float32),
         "ellipses": {
@@ -58,8 +60,6 @@ def save(path: str | Path, shared: SharedWeights, metadata: Mapping[str, Any] | 
         },
         "fixed": np.concatenate([np.zeros(0, np.float32), *(leaf.ravel() for leaf in fixed.values())]),
     }
-    if not is_marked:
-        arrays["indices"] = outliers
     about = {
         "layout": list(zip(shared.layout.names, shared.layout.shapes, strict=True)),
         "modes": {name: getattr(shared, name) for name in MODES},
@@ -90,18 +90,21 @@ def load(path: str | Path, *, model: Any = None) -> tuple[SharedWeights, dict[st
 
 
 def _shared(arrays: Mapping[str, Any], shapes: list[Any], about: Mapping[str, Any]) -> SharedWeights:
-    arrays = jax.tree.map(jnp.asarray, arrays)
-    components, labels, ellipses = arrays["components"], arrays["labels"], arrays["ellipses"]
-    is_marked = labels == len(components)
     layout = Layout(*zip(*((name, tuple(shape)) for name, shape in about["layout"]), strict=True))
+    num_components = len(arrays["components"])
+    labels = decoded(arrays["labels"], layout.num_weights, mark_type(num_components))
+    is_outlier = labels == num_components
+    labels = np.where(is_outlier, 0, labels).astype(label_type(num_components))
+    arrays = jax.tree.map(jnp.asarray, arrays)
+    components, ellipses = arrays["components"], arrays["ellipses"]
     fixed = dict(
         zip((name for name, _ in shapes), tree.cut(arrays["fixed"], [s for _, s in shapes]), strict=True)
     )
     return SharedWeights(
         means=components[:, :2],
         factors=components[:, 2:],
-        labels=jnp.where(is_marked, jnp.zeros_like(labels), labels),
-        outlier_indices=arrays.get("indices", jnp.flatnonzero(is_marked).astype(jnp.uint32)),
+        labels=jnp.asarray(labels),
+        outlier_indices=jnp.asarray(np.flatnonzero(is_outlier).astype(np.uint32)),
         outlier_means=arrays["outliers"][:, 0],
         outlier_stds=arrays["outliers"][:, 1],
         ellipse_indices=ellipses["indices"],
@@ -118,9 +121,30 @@ def label_type(num_components: int) -> Any:
     return next(t for t in (np.uint8, np.uint16, np.uint32) if num_components <= np.iinfo(t).max + 1)
 
 
-def fits_mark(num_components: int) -> bool:
-    """Whether that type has a number left over to mark outliers."""
-    return num_components <= np.iinfo(label_type(num_components)).max
+def mark_type(num_components: int) -> Any:
+    """The smallest unsigned type that also has a number for outliers."""
+    return label_type(num_components + 1)
+
+
+def coded(labels: np.ndarray) -> np.ndarray:
+    """Labels as the bytes of a Huffman code: first all low bytes, then all high ones."""
+    planes = labels.astype(labels.dtype.newbyteorder("<")).view(np.uint8).reshape(len(labels), -1).T
+    coder = zlib.compressobj(level=9, memLevel=9, strategy=zlib.Z_HUFFMAN_ONLY)
+    return np.frombuffer(coder.compress(planes.tobytes()) + coder.flush(), np.uint8)
+
+
+def decoded(stored: np.ndarray, count: int, kind: Any) -> np.ndarray:
+    """The inverse of `coded`; `ValueError` unless it gives `count` labels."""
+    size = count * np.dtype(kind).itemsize
+    try:
+        # No more than is expected, whatever the file says.
+        found = zlib.decompressobj().decompress(np.asarray(stored, np.uint8).tobytes(), size + 1)
+    except zlib.error as error:
+        raise ValueError(f"the labels cannot be decoded: {error}") from error
+    if len(found) != size:
+        raise ValueError(f"the labels have {len(found)} bytes; {count} weights need {size}")
+    planes = np.frombuffer(found, np.uint8).reshape(-1, count)
+    return np.ascontiguousarray(planes.T).view(np.dtype(kind).newbyteorder("<"))[:, 0].astype(kind)
 
 
 def _check_model(path: Path, shared: SharedWeights, model: Any) -> None:

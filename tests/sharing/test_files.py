@@ -9,6 +9,7 @@ import pytest
 
 from symbnn import io, models, sharing
 from symbnn.sharing import Layout, SharedWeights, layout_of
+from symbnn.sharing.files import coded, decoded
 from symbnn.sharing.layout import remainder
 from tests.sharing.shared import MODEL, OUTLIERS, make
 
@@ -42,12 +43,8 @@ def test_the_file_gives_the_same_networks_back(tmp_path):
             np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize(
-    ("num_components", "label_bytes", "index_bytes"), [(255, 1, 0), (256, 1, 4), (257, 2, 0)]
-)
-def test_labels_take_the_smallest_type_and_mark_outliers_where_one_is_free(
-    tmp_path, num_components, label_bytes, index_bytes
-):
+@pytest.mark.parametrize(("num_components", "label_bytes"), [(255, 1), (256, 1), (257, 2)])
+def test_labels_take_the_smallest_type_and_outliers_are_marked(tmp_path, num_components, label_bytes):
     shared = make(
         means=jnp.ones((num_components, 2)),
         factors=jnp.ones((num_components, 3)),
@@ -56,13 +53,35 @@ def test_labels_take_the_smallest_type_and_mark_outliers_where_one_is_free(
     path = tmp_path / "shared.safetensors"
     sharing.save(path, shared)
     stored, _ = io.load_tree(path)
-    assert stored["labels"].dtype.itemsize == label_bytes
     assert stored["ellipses"]["components"].dtype.itemsize == label_bytes
-    assert ("indices" in stored) == bool(index_bytes)
     again, _ = sharing.load(path)
+    assert again.labels.dtype.itemsize == label_bytes
     np.testing.assert_array_equal(again.outlier_indices, OUTLIERS)
     plain = [i for i in range(35) if i not in OUTLIERS]
     np.testing.assert_array_equal(np.asarray(again.labels)[plain], num_components - 1)
+
+
+@pytest.mark.parametrize(("num_components", "kind"), [(40, np.uint8), (300, np.uint16), (70_000, np.uint32)])
+def test_coded_labels_come_back_and_take_hardly_more_than_their_entropy(num_components, kind):
+    random = np.random.default_rng(0)
+    labels = np.clip(random.normal(num_components / 2, num_components / 10, 50_000), 0, num_components - 1)
+    labels = labels.astype(kind)
+    stored = coded(labels)
+    np.testing.assert_array_equal(decoded(stored, len(labels), kind), labels)
+    if kind == np.uint8:
+        shares = np.bincount(labels) / len(labels)
+        bits = -np.sum(shares[shares > 0] * np.log2(shares[shares > 0]))
+        # A Huffman code of these shares stays within 0.1 bits of their entropy.
+        assert bits <= 8 * len(stored) / len(labels) <= bits + 0.1
+
+
+def test_labels_that_are_too_many_too_few_or_no_code_are_refused():
+    stored = coded(np.zeros(1000, np.uint8))
+    for count in (999, 1001):
+        with pytest.raises(ValueError, match=f"{count} weights need {count}"):
+            decoded(stored, count, np.uint8)
+    with pytest.raises(ValueError, match="cannot be decoded"):
+        decoded(np.arange(50, dtype=np.uint8), 50, np.uint8)
 
 
 def test_a_file_of_many_weights_is_small(tmp_path):
