@@ -148,12 +148,14 @@ CONFIGS = {
             # training images (--judging.holdout 1000 --judging.holdout-crop 0.8): see the page of results.
             model=parts.SharedNetwork(name="resnet20", statistics="frozen"),
             pretraining=parts.Pretraining(published=PUBLISHED, shift=4, flip=True),
-            stochastic=parts.StochasticTraining(epochs=1, initial_std=0.02),
+            stochastic=parts.StochasticTraining(epochs=1, initial_std=0.02, scale_speed=50.0),
             clustering=parts.Clustering(num_components=255, magnitude=0.3),
-            refining=parts.Refining(order="ellipses first"),
-            training=parts.SharedTraining(epochs=1, noise="weight", train_fixed=True),
+            # Merged until neighbours lie 0.007 apart: about five bits a weight.
+            refining=parts.Refining(order="ellipses first", distance=5e-5),
+            training=parts.SharedTraining(epochs=1, scale_speed=3.0, noise="weight", train_fixed=True),
             judging=parts.Judging(
                 compared_seeds=1,
+                between=False,
                 baselines=("int8", "k-means", "ensemble"),
                 counted=COUNTED,
                 outside=("fashion_mnist", "notmnist", "mnist"),

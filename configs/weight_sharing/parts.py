@@ -183,7 +183,10 @@ class Judging:
     counted: tuple[str, ...] = ()
     """Changes of settings of which only the numbers of outliers, ellipses and Gaussians are given."""
     compared_seeds: int | None = bounded(None, 1, 1000)
-    """Seeds of which everything is judged, the others only before and after; by default all."""
+    """Seeds of which everything is judged, of the others only the first network and the last, on data of
+    their own kind; by default all."""
+    between: bool = True
+    """Also judge what the stages between first and last give."""
     outside: tuple[str, ...] = ()
     """Data sets of out-of-distribution images; smaller and grey ones are fitted."""
     outside_images: int | None = bounded(None, 2, 10_000_000)

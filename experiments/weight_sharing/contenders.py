@@ -1,6 +1,6 @@
 """What is judged, every column of the table: kept in a file, and judged as it comes back from it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +44,13 @@ def contenders(
     }
     made: dict[str, Make] = {DETERMINISTIC: lambda: network}
     made |= dict(baselines[name] for name in wanted)
-    made |= {STOCHASTIC: lambda: stochastic.posterior()}
+    if problem.config.judging.between:
+        made[STOCHASTIC] = stochastic.posterior
     if mean_field is not None:
         made[MEAN_FIELD] = lambda: mean_field().posterior()
-    return made | {UNTRAINED: lambda: before, TRAINED: lambda: after}
+    if problem.config.judging.between:
+        made[UNTRAINED] = lambda: before
+    return made | {TRAINED: lambda: after}
 
 
 class Encoded(dict):
@@ -78,18 +81,17 @@ def kept(path: Path, made: Any) -> Any:
     return io.load_tree(path)[0]
 
 
-def judged(problem: Problem, path: Path, make: Make) -> dict[str, Any]:
-    """Predictions of what comes back from the file, inside and outside the data; its bytes, its counts."""
+def judged(problem: Problem, path: Path, make: Make, outside: Sequence[str] = ()) -> dict[str, Any]:
+    """Predictions of what comes back from the file, inside and `outside` the data; its bytes, its counts."""
     made = make()
     posterior = kept(path, made)
     if isinstance(made, SharedWeights):
         check_same(made, posterior)
-    settings = problem.config.judging
+    num = problem.config.judging.outside_images
     found: dict[str, Any] = {
         "inside": predictions.predict(problem, posterior, problem.inputs, problem.labels),
         "outside": {
-            name: predictions.predict(problem, posterior, problem.outside(name)[: settings.outside_images])
-            for name in settings.outside
+            name: predictions.predict(problem, posterior, problem.outside(name)[:num]) for name in outside
         },
         "bytes": path.stat().st_size,
     }

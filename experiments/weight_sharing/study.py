@@ -121,7 +121,6 @@ class Seeded:
             kept = self.opened.training(f"evaluate{self.suffix}", "mean_field")
             return stages.train_mean_field(self.problem, found["pretrain"], kept)
 
-        is_compared = settings.compared_seeds is None or self.repeat < settings.compared_seeds
         return contenders.contenders(
             self.problem,
             found["pretrain"]["params"],
@@ -129,12 +128,19 @@ class Seeded:
             self.before(),
             self.after(),
             mean_field if settings.mean_field else None,
-            is_compared=is_compared,
+            is_compared=self.is_compared,
         ).items()
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether everything is judged of this seed."""
+        num = self.config.judging.compared_seeds
+        return num is None or self.repeat < num
 
     def judged(self, name: str, make: contenders.Make) -> dict[str, Any]:
         """Predictions of one column, a stage of its own: a stopped run goes on with the next."""
-        judge = functools.partial(contenders.judged, self.problem, self.path(name), make)
+        outside = self.config.judging.outside if self.is_compared else ()
+        judge = functools.partial(contenders.judged, self.problem, self.path(name), make, outside)
         return self.opened.stage(f"predictions_{variants.file_name(name)}{self.suffix}", judge)
 
     def path(self, name: str) -> Path:

@@ -113,7 +113,7 @@ def outside_table(scored: Sequence[dict[str, Scores]]) -> Table:
 def _outside(scored: Sequence[dict[str, Scores]], column: str, data: str, *path: str) -> Cell:
     values = []
     for each in scored:
-        if column not in each:
+        if "outside" not in each.get(column, {}):
             continue
         if path[-1] == "mutual information" and "single_mean" not in each[column]:
             # One network does not disagree with itself.
@@ -163,13 +163,16 @@ def variant_table(base: dict[str, Scores], changes: dict[str, Any], num_judged: 
     """One row per change of settings, with the standard error of its difference in accuracy."""
     names = ("accuracy", "nll", "ece", "single_mean", "single_worst")
 
-    def row(words: str, before: Scores, after: Scores) -> Row:
+    def row(words: str, before: Scores | None, after: Scores) -> Row:
         counts = "/".join(str(int(after[name])) for name in ("outliers", "ellipses", "gaussians"))
-        cells = [Cell(float(before["nll"])), *(Cell(float(after[name])) for name in names)]
+        cells = [
+            Cell(None if before is None else float(before["nll"])),
+            *(Cell(float(after[name])) for name in names),
+        ]
         cells.append(Cell(float(after["bytes"]) / 1e3))
         return Row(f"{words} ({counts})", tuple(cells))
 
-    rows = [row("as above", base[UNTRAINED], base[TRAINED])]
+    rows = [row("as above", base.get(UNTRAINED), base[TRAINED])]
     rows += [row(name, each["before"], each["after"]) for name, each in changes.items()]
     columns = ("NLL before Stage 3", *(ROWS[name][0] for name in names), "kB of its file")
     error = 100 * standard_error(float(base[TRAINED]["accuracy"]), num_judged)

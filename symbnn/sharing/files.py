@@ -2,11 +2,11 @@
 
 | array        | type                       | what                                                      |
 |--------------|----------------------------|-----------------------------------------------------------|
-| `labels`     | coded bytes                | component of every weight; the number K marks an outlier  |
+| `labels`     | coded bytes                | component of every weight; K: an outlier, K + 1: a blend  |
 | `components` | float32 (K, 5)             | mean, standard deviation, Cholesky factor                 |
 | `outliers`   | float32 (o, 2)             | mean and standard deviation, in the order of the weights  |
-| `ellipses`   | uint32 (e,), labels (e, c) | which weights blend which components                      |
-| `blends`     | float32 (e, c - 1)         | shares of the blend; the last is what is missing to one   |
+| `ellipses`   | labels (e, c)              | components of a blend, in the order of the weights        |
+| `blends`     | float32 (e, c - 1)         | their shares; the last is what is missing to one          |
 | `fixed`      | float32                    | the deterministic leaves, joined                          |
 
 Labels are most of the file. Components in the middle of the plane have many members and those at its edge
@@ -44,17 +44,20 @@ def save(path: str | Path, shared: SharedWeights, metadata: Mapping[str, Any] | 
             raise ValueError(
                 f"leaf {name!r} has dtype {leaf.dtype}; deterministic leaves are kept as float32"
             )
+    for name in ("outlier_indices", "ellipse_indices"):
+        if np.any(np.diff(np.asarray(getattr(shared, name)).astype(np.int64)) <= 0):
+            raise ValueError(f"{name} do not rise; a file keeps weights in their order: sort them")
     if shared.labels.size and int(shared.labels.max()) >= num_components:
         raise ValueError(f"labels go up to {shared.labels.max()}; there are {num_components} components")
     kind = label_type(num_components)
     labels = np.asarray(shared.labels).astype(mark_type(num_components))
     labels[np.asarray(shared.outlier_indices)] = num_components
+    labels[np.asarray(shared.ellipse_indices)] = num_components + 1
     arrays = {
         "labels": coded(labels),
         "components": np.concatenate([shared.means, shared.factors], axis=1, dtype=np.float32),
         "outliers": np.stack([shared.outlier_means, shared.outlier_stds], axis=1, dtype=np.float32),
         "ellipses": {
-            "indices": np.asarray(shared.ellipse_indices, np.uint32),
             "components": np.asarray(shared.ellipse_components).astype(kind),
             "blends": np.asarray(shared.ellipse_weights, np.float32)[:, :-1],
         },
@@ -93,8 +96,9 @@ def _shared(arrays: Mapping[str, Any], shapes: list[Any], about: Mapping[str, An
     layout = Layout(*zip(*((name, tuple(shape)) for name, shape in about["layout"]), strict=True))
     num_components = len(arrays["components"])
     labels = decoded(arrays["labels"], layout.num_weights, mark_type(num_components))
-    is_outlier = labels == num_components
-    labels = np.where(is_outlier, 0, labels).astype(label_type(num_components))
+    outliers, blended = (np.flatnonzero(labels == num_components + mark) for mark in (0, 1))
+    labels[outliers] = 0
+    labels[blended] = arrays["ellipses"]["components"][:, 0]
     arrays = jax.tree.map(jnp.asarray, arrays)
     components, ellipses = arrays["components"], arrays["ellipses"]
     fixed = dict(
@@ -103,11 +107,11 @@ def _shared(arrays: Mapping[str, Any], shapes: list[Any], about: Mapping[str, An
     return SharedWeights(
         means=components[:, :2],
         factors=components[:, 2:],
-        labels=jnp.asarray(labels),
-        outlier_indices=jnp.asarray(np.flatnonzero(is_outlier).astype(np.uint32)),
+        labels=jnp.asarray(labels.astype(label_type(num_components))),
+        outlier_indices=jnp.asarray(outliers.astype(np.uint32)),
         outlier_means=arrays["outliers"][:, 0],
         outlier_stds=arrays["outliers"][:, 1],
-        ellipse_indices=ellipses["indices"],
+        ellipse_indices=jnp.asarray(blended.astype(np.uint32)),
         ellipse_components=ellipses["components"],
         ellipse_weights=jnp.asarray(complete(np.asarray(ellipses["blends"]))),
         fixed=tree.nested(fixed | dict.fromkeys(layout.names, jnp.zeros((0,), jnp.float32))),
@@ -122,8 +126,8 @@ def label_type(num_components: int) -> Any:
 
 
 def mark_type(num_components: int) -> Any:
-    """The smallest unsigned type that also has a number for outliers."""
-    return label_type(num_components + 1)
+    """The smallest unsigned type that also has a number for outliers and one for ellipse weights."""
+    return label_type(num_components + 2)
 
 
 def coded(labels: np.ndarray) -> np.ndarray:

@@ -172,11 +172,14 @@ def share(
     outliers = np.flatnonzero(refined.labels < 0)
     factors = np.linalg.cholesky(refined.mixture.covariances)
     kind = label_type(refined.mixture.num_components)
+    # An ellipse weight counts for the densest component of its blend.
+    labels = np.maximum(refined.labels, 0)
+    labels[refined.ellipses.indices] = refined.ellipses.components[:, 0]
     single = lambda values: jnp.asarray(values, jnp.float32)  # noqa: E731
     return SharedWeights(
         means=single(refined.mixture.means),
         factors=single(np.stack([factors[:, 0, 0], factors[:, 1, 0], factors[:, 1, 1]], axis=1)),
-        labels=jnp.asarray(np.maximum(refined.labels, 0).astype(kind)),
+        labels=jnp.asarray(labels.astype(kind)),
         outlier_indices=jnp.asarray(outliers.astype(np.uint32)),
         outlier_means=single(points[outliers, 0]),
         outlier_stds=single(points[outliers, 1]),

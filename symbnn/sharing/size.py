@@ -13,7 +13,7 @@ from symbnn import tree
 from symbnn.sharing.files import label_type, mark_type
 from symbnn.sharing.posterior import SharedWeights
 
-FLOAT, INDEX = 4, 4
+FLOAT = 4
 
 
 class Size(NamedTuple):
@@ -45,7 +45,7 @@ def size_of(shared: SharedWeights) -> Size:
     label, mark = (np.dtype(kind(components)).itemsize for kind in (label_type, mark_type))
     kept = shared.ellipse_components.shape[1]
     tables = FLOAT * (2 * outliers + 5 * components) + fixed
-    tables += ellipses * (INDEX + kept * label + FLOAT * (kept - 1))
+    tables += ellipses * (kept * label + FLOAT * (kept - 1))
     return Size(
         num_weights=num,
         num_outliers=outliers,
@@ -61,9 +61,10 @@ def size_of(shared: SharedWeights) -> Size:
 
 
 def label_entropy(shared: SharedWeights) -> float:
-    """Bits per weight, with outliers as one more label."""
+    """Bits per weight, with outliers and ellipse weights as two more labels."""
     labels = np.asarray(shared.labels).astype(np.int64)
     labels[np.asarray(shared.outlier_indices)] = shared.num_components
+    labels[np.asarray(shared.ellipse_indices)] = shared.num_components + 1
     shares = np.bincount(labels) / len(labels)
     shares = shares[shares > 0]
     return float(-np.sum(shares * np.log2(shares)))

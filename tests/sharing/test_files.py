@@ -11,7 +11,7 @@ from symbnn import io, models, sharing
 from symbnn.sharing import Layout, SharedWeights, layout_of
 from symbnn.sharing.files import coded, decoded
 from symbnn.sharing.layout import remainder
-from tests.sharing.shared import MODEL, OUTLIERS, make
+from tests.sharing.shared import ELLIPSES, MODEL, OUTLIERS, make
 
 
 def test_size_by_the_papers_count_and_in_bytes():
@@ -19,11 +19,12 @@ def test_size_by_the_papers_count_and_in_bytes():
     assert size.paper_count == 2 + 2 + 2 * 3
     assert size.paper_count_blended == 2 + 2 * 2 + 2 * 3
     fixed = 4 * (5 + 3)
-    ellipses = 2 * (4 + 2 * 1 + 4)
+    ellipses = 2 * (2 * 1 + 4)
     assert size.bytes == 35 + 4 * (2 * 2 + 5 * 3) + ellipses + fixed
     assert size.pair_bytes == 8 * 35 + fixed
     labels = np.arange(35) % 3
     labels[OUTLIERS] = 3
+    labels[ELLIPSES] = 4
     shares = np.bincount(labels) / 35
     bits = -35 * np.sum(shares * np.log2(shares))
     assert size.entropy_coded_bytes == size.bytes - 35 + int(np.ceil(bits / 8))
@@ -43,7 +44,7 @@ def test_the_file_gives_the_same_networks_back(tmp_path):
             np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize(("num_components", "label_bytes"), [(255, 1), (256, 1), (257, 2)])
+@pytest.mark.parametrize(("num_components", "label_bytes"), [(254, 1), (255, 1), (256, 1), (257, 2)])
 def test_labels_take_the_smallest_type_and_outliers_are_marked(tmp_path, num_components, label_bytes):
     shared = make(
         means=jnp.ones((num_components, 2)),
@@ -57,7 +58,8 @@ def test_labels_take_the_smallest_type_and_outliers_are_marked(tmp_path, num_com
     again, _ = sharing.load(path)
     assert again.labels.dtype.itemsize == label_bytes
     np.testing.assert_array_equal(again.outlier_indices, OUTLIERS)
-    plain = [i for i in range(35) if i not in OUTLIERS]
+    np.testing.assert_array_equal(again.ellipse_indices, ELLIPSES)
+    plain = [i for i in range(35) if i not in OUTLIERS + ELLIPSES]
     np.testing.assert_array_equal(np.asarray(again.labels)[plain], num_components - 1)
 
 
@@ -102,6 +104,11 @@ def test_it_is_kept_like_any_posterior_too(tmp_path):
     assert again.layout == make().layout
     for a, b in zip(*(jax.tree.leaves(s.sample(jax.random.key(5), 2)) for s in (make(), again)), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_weights_out_of_order_are_not_written(tmp_path):
+    with pytest.raises(ValueError, match="ellipse_indices do not rise"):
+        sharing.save(tmp_path / "shared", make(ellipse_indices=jnp.array(ELLIPSES[::-1], jnp.uint32)))
 
 
 def test_damaged_foreign_and_wrong_files_are_named(tmp_path):

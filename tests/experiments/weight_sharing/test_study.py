@@ -45,7 +45,9 @@ def test_stages_run_one_by_one_and_the_file_predicts_what_the_posterior_does(tmp
     table = study.run(with_stages("train", "evaluate"), tmp_path)
     out = capsys.readouterr().out
     assert out.count(": reused") == 4
-    assert {path.stem for path in (tmp_path / "stages").iterdir()} == set(STAGES)
+    columns = ("deterministic", "stochastic", "2DGBNN__untrained", "2DGBNN")
+    predicted = {f"predictions_{name}" for name in columns}
+    assert {path.stem for path in (tmp_path / "stages").iterdir()} == {*STAGES, *predicted}
     assert table.columns[-1] == "2DGBNN"
     problem = load_problem(DEBUG, 0)
     shared, _ = sharing.load(tmp_path / "shared.safetensors", model=problem.model)
@@ -139,7 +141,7 @@ def test_networks_of_the_papers_rows_build(name):
     shape, num_classes = SHAPES[config.data.name]
     model = create(config.model.name, shape, num_classes, width=config.model.width)
     layout = sharing.layout_of(jax.eval_shape(model.init, jax.random.key(0)))
-    millions = {"resnet20_frn": 0.27, "resnet18": 11.2, "resnet50": 25.5, "wrn28_10": 36.5, "vit_b16": 86.3}
+    millions = {"resnet20": 0.27, "resnet18": 11.2, "resnet50": 25.5, "wrn28_10": 36.5, "vit_b16": 86.3}
     assert layout.num_weights / 1e6 == pytest.approx(millions[config.model.name], rel=0.07)
 
 
