@@ -1,20 +1,25 @@
 """Shared weights in a file that is really small: a label per weight, a few tables, and what is not shared.
 
-| array        | type                       | what                                                      |
-|--------------|----------------------------|-----------------------------------------------------------|
-| `labels`     | coded bytes                | component of every weight; K: an outlier, K + 1: a blend  |
-| `components` | float32 (K, 5)             | mean, standard deviation, Cholesky factor                 |
-| `outliers`   | float32 (o, 2)             | mean and standard deviation, in the order of the weights  |
-| `ellipses`   | labels (e, c)              | components of a blend, in the order of the weights        |
-| `blends`     | float32 (e, c - 1)         | their shares; the last is what is missing to one          |
-| `fixed`      | float32                    | the deterministic leaves, joined                          |
+| array           | of                | what                                                            |
+|-----------------|-------------------|-----------------------------------------------------------------|
+| `components`    | float32 (K, 5)    | mean, standard deviation, Cholesky factor; not coded            |
+| `labels`        | smallest unsigned | component of every weight; K: an outlier, K + 1: a blend        |
+| `outlier_means` | float32 (o,)      | in the order of the weights, as all that follow                 |
+| `outlier_stds`  | float32 (o,)      |                                                                 |
+| `blended`       | labels (c, e)     | components of a blend                                           |
+| `shares`        | float32 (c-1, e)  | of a blend; the last is what is missing to one                  |
+| `fixed`         | float32           | the deterministic leaves, joined                                |
+| `about`         | text (JSON)       | names and shapes of the leaves, how weights are drawn           |
 
-Labels are most of the file. Components in the middle of the plane have many members and those at its edge
-few, so a Huffman code (that of deflate, for every 32,768 weights anew, as layers differ) takes fewer bits.
+All but the components are coded without loss, by the Huffman code of deflate, each byte of a number apart.
+Labels are most of the file: components in the middle of the plane have many members and those at its edge
+few. Of floats the first bytes, sign and exponent, have few values.
 
 It is a tree file (`io.load_tree` opens it): atomic, with checksums.
 """
 
+import json
+import math
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -33,6 +38,8 @@ from symbnn.sharing.posterior import SharedWeights
 
 KIND = "shared weights"
 MODES = ("sampling", "noise", "blending")
+# Of names and shapes; those of a network of a thousand layers take a tenth of it.
+LONGEST_TEXT = 2**20
 
 
 def save(path: str | Path, shared: SharedWeights, metadata: Mapping[str, Any] | None = None) -> None:
@@ -54,22 +61,22 @@ def save(path: str | Path, shared: SharedWeights, metadata: Mapping[str, Any] | 
     labels[np.asarray(shared.outlier_indices)] = num_components
     labels[np.asarray(shared.ellipse_indices)] = num_components + 1
     arrays = {
-        "labels": coded(labels),
         "components": np.concatenate([shared.means, shared.factors], axis=1, dtype=np.float32),
-        "outliers": np.stack([shared.outlier_means, shared.outlier_stds], axis=1, dtype=np.float32),
-        "ellipses": {
-            "components": np.asarray(shared.ellipse_components).astype(kind),
-            "blends": np.asarray(shared.ellipse_weights, np.float32)[:, :-1],
-        },
-        "fixed": np.concatenate([np.zeros(0, np.float32), *(leaf.ravel() for leaf in fixed.values())]),
+        "labels": coded(labels),
+        "outlier_means": coded(_single(shared.outlier_means)),
+        "outlier_stds": coded(_single(shared.outlier_stds)),
+        "blended": coded(np.asarray(shared.ellipse_components).astype(kind).T.ravel()),
+        "shares": coded(_single(shared.ellipse_weights)[:, :-1].T.ravel()),
+        "fixed": coded(np.concatenate([np.zeros(0, np.float32), *(leaf.ravel() for leaf in fixed.values())])),
     }
     about = {
         "layout": list(zip(shared.layout.names, shared.layout.shapes, strict=True)),
+        "fixed": [(name, leaf.shape) for name, leaf in fixed.items()],
         "modes": {name: getattr(shared, name) for name in MODES},
-        "user": dict(metadata or {}),
+        "kept": int(shared.ellipse_components.shape[1]),
     }
-    shapes = [(name, leaf.shape) for name, leaf in fixed.items()]
-    save_tree(path, arrays, {"kind": KIND, "fixed": shapes, "user": about})
+    arrays["about"] = np.frombuffer(zlib.compress(json.dumps(about).encode(), 9), np.uint8)
+    save_tree(path, arrays, {"kind": KIND, "user": dict(metadata or {})})
 
 
 def load(path: str | Path, *, model: Any = None) -> tuple[SharedWeights, dict[str, Any]]:
@@ -85,35 +92,40 @@ def load(path: str | Path, *, model: Any = None) -> tuple[SharedWeights, dict[st
         )
     advice = "delete it and run the stage that made it again"
     with explaining(path, "the tables of shared weights", advice):
-        shared = _shared(arrays, stored["fixed"], stored["user"])
-        metadata = dict(stored["user"]["user"])
+        shared = _shared(arrays, json.loads(_inflated(arrays["about"], LONGEST_TEXT)))
+        metadata = dict(stored["user"])
     if model is not None:
         _check_model(path, shared, model)
     return shared, metadata
 
 
-def _shared(arrays: Mapping[str, Any], shapes: list[Any], about: Mapping[str, Any]) -> SharedWeights:
+def _shared(arrays: Mapping[str, Any], about: Mapping[str, Any]) -> SharedWeights:
     layout = Layout(*zip(*((name, tuple(shape)) for name, shape in about["layout"]), strict=True))
-    num_components = len(arrays["components"])
-    labels = decoded(arrays["labels"], layout.num_weights, mark_type(num_components))
-    outliers, blended = (np.flatnonzero(labels == num_components + mark) for mark in (0, 1))
+    components = arrays["components"]
+    num, kept, kind = len(components), about["kept"], label_type(len(components))
+    labels = decoded(arrays["labels"], layout.num_weights, mark_type(num))
+    outliers, blended = (np.flatnonzero(labels == num + mark) for mark in (0, 1))
+
+    def floats(name: str, count: int) -> np.ndarray:
+        return decoded(arrays[name], count, np.float32)
+
+    choices = decoded(arrays["blended"], kept * len(blended), kind).reshape(kept, -1).T
+    first = floats("shares", (kept - 1) * len(blended)).reshape(kept - 1, -1).T
     labels[outliers] = 0
-    labels[blended] = arrays["ellipses"]["components"][:, 0]
-    arrays = jax.tree.map(jnp.asarray, arrays)
-    components, ellipses = arrays["components"], arrays["ellipses"]
-    fixed = dict(
-        zip((name for name, _ in shapes), tree.cut(arrays["fixed"], [s for _, s in shapes]), strict=True)
-    )
+    labels[blended] = choices[:, 0]
+    leaves = {name: tuple(shape) for name, shape in about["fixed"]}
+    joined = jnp.asarray(floats("fixed", sum(map(math.prod, leaves.values()))))
+    fixed = dict(zip(leaves, tree.cut(joined, list(leaves.values())), strict=True))
     return SharedWeights(
-        means=components[:, :2],
-        factors=components[:, 2:],
-        labels=jnp.asarray(labels.astype(label_type(num_components))),
+        means=jnp.asarray(components[:, :2]),
+        factors=jnp.asarray(components[:, 2:]),
+        labels=jnp.asarray(labels.astype(kind)),
         outlier_indices=jnp.asarray(outliers.astype(np.uint32)),
-        outlier_means=arrays["outliers"][:, 0],
-        outlier_stds=arrays["outliers"][:, 1],
+        outlier_means=jnp.asarray(floats("outlier_means", len(outliers))),
+        outlier_stds=jnp.asarray(floats("outlier_stds", len(outliers))),
         ellipse_indices=jnp.asarray(blended.astype(np.uint32)),
-        ellipse_components=ellipses["components"],
-        ellipse_weights=jnp.asarray(complete(np.asarray(ellipses["blends"]))),
+        ellipse_components=jnp.asarray(choices),
+        ellipse_weights=jnp.asarray(complete(first)),
         fixed=tree.nested(fixed | dict.fromkeys(layout.names, jnp.zeros((0,), jnp.float32))),
         layout=layout,
         **about["modes"],
@@ -130,25 +142,36 @@ def mark_type(num_components: int) -> Any:
     return label_type(num_components + 2)
 
 
-def coded(labels: np.ndarray) -> np.ndarray:
-    """Labels as the bytes of a Huffman code: first all low bytes, then all high ones."""
-    planes = labels.astype(labels.dtype.newbyteorder("<")).view(np.uint8).reshape(len(labels), -1).T
+def coded(values: np.ndarray) -> np.ndarray:
+    """Numbers (n,) as the bytes of a Huffman code: all their lowest bytes, then all the next, ..."""
+    planes = values.astype(values.dtype.newbyteorder("<")).view(np.uint8).reshape(len(values), -1).T
     coder = zlib.compressobj(level=9, memLevel=9, strategy=zlib.Z_HUFFMAN_ONLY)
-    return np.frombuffer(coder.compress(planes.tobytes()) + coder.flush(), np.uint8)
+    # Flushed between them, so that each has a code of its own.
+    parts = [coder.compress(plane.tobytes()) + coder.flush(zlib.Z_FULL_FLUSH) for plane in planes]
+    return np.frombuffer(b"".join(parts) + coder.flush(), np.uint8)
 
 
 def decoded(stored: np.ndarray, count: int, kind: Any) -> np.ndarray:
-    """The inverse of `coded`; `ValueError` unless it gives `count` labels."""
+    """The inverse of `coded`; `ValueError` unless it gives `count` numbers."""
     size = count * np.dtype(kind).itemsize
-    try:
-        # No more than is expected, whatever the file says.
-        found = zlib.decompressobj().decompress(np.asarray(stored, np.uint8).tobytes(), size + 1)
-    except zlib.error as error:
-        raise ValueError(f"the labels cannot be decoded: {error}") from error
+    found = _inflated(stored, size + 1)
     if len(found) != size:
-        raise ValueError(f"the labels have {len(found)} bytes; {count} weights need {size}")
+        raise ValueError(f"coded numbers have {len(found)} bytes or more; {count} of them need {size}")
     planes = np.frombuffer(found, np.uint8).reshape(-1, count)
-    return np.ascontiguousarray(planes.T).view(np.dtype(kind).newbyteorder("<"))[:, 0].astype(kind)
+    ordered = np.ascontiguousarray(planes.T).reshape(-1)
+    return ordered.view(np.dtype(kind).newbyteorder("<")).astype(kind)
+
+
+def _inflated(stored: np.ndarray, most: int) -> bytes:
+    """What deflate packed; no more bytes than are expected, whatever the file says."""
+    try:
+        return zlib.decompressobj().decompress(np.asarray(stored, np.uint8).tobytes(), most)
+    except zlib.error as error:
+        raise ValueError(f"coded numbers cannot be read: {error}") from error
+
+
+def _single(values: Any) -> np.ndarray:
+    return np.asarray(values, np.float32)
 
 
 def _check_model(path: Path, shared: SharedWeights, model: Any) -> None:
