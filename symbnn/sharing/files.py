@@ -109,8 +109,8 @@ def _shared(arrays: Mapping[str, Any], about: Mapping[str, Any]) -> SharedWeight
     def floats(name: str, count: int) -> np.ndarray:
         return decoded(arrays[name], count, np.float32)
 
-    choices = decoded(arrays["blended"], kept * len(blended), kind).reshape(kept, -1).T
-    first = floats("shares", (kept - 1) * len(blended)).reshape(kept - 1, -1).T
+    choices = decoded(arrays["blended"], kept * len(blended), kind).reshape(kept, len(blended)).T
+    first = floats("shares", (kept - 1) * len(blended)).reshape(kept - 1, len(blended)).T
     labels[outliers] = 0
     labels[blended] = choices[:, 0]
     leaves = {name: tuple(shape) for name, shape in about["fixed"]}
@@ -144,7 +144,7 @@ def mark_type(num_components: int) -> Any:
 
 def coded(values: np.ndarray) -> np.ndarray:
     """Numbers (n,) as the bytes of a Huffman code: all their lowest bytes, then all the next, ..."""
-    planes = values.astype(values.dtype.newbyteorder("<")).view(np.uint8).reshape(len(values), -1).T
+    planes = values.astype(values.dtype.newbyteorder("<")).view(np.uint8).reshape(-1, values.itemsize).T
     coder = zlib.compressobj(level=9, memLevel=9, strategy=zlib.Z_HUFFMAN_ONLY)
     # Flushed between them, so that each has a code of its own.
     parts = [coder.compress(plane.tobytes()) + coder.flush(zlib.Z_FULL_FLUSH) for plane in planes]
@@ -157,7 +157,7 @@ def decoded(stored: np.ndarray, count: int, kind: Any) -> np.ndarray:
     found = _inflated(stored, size + 1)
     if len(found) != size:
         raise ValueError(f"coded numbers have {len(found)} bytes or more; {count} of them need {size}")
-    planes = np.frombuffer(found, np.uint8).reshape(-1, count)
+    planes = np.frombuffer(found, np.uint8).reshape(np.dtype(kind).itemsize, count)
     ordered = np.ascontiguousarray(planes.T).reshape(-1)
     return ordered.view(np.dtype(kind).newbyteorder("<")).astype(kind)
 

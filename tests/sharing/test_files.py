@@ -32,7 +32,15 @@ def test_size_by_the_papers_count_and_in_bytes():
 
 def test_the_file_gives_the_same_networks_back(tmp_path):
     path = tmp_path / "shared.safetensors"
-    for changes in ({}, {"sampling": "first_coord"}, {"noise": "sign", "blending": "mixture"}):
+    none = {
+        "outlier_indices": jnp.zeros(0, jnp.uint32),
+        "outlier_means": jnp.zeros(0),
+        "outlier_stds": jnp.zeros(0),
+        "ellipse_indices": jnp.zeros(0, jnp.uint32),
+        "ellipse_components": jnp.zeros((0, 2), jnp.uint8),
+        "ellipse_weights": jnp.zeros((0, 2)),
+    }
+    for changes in ({}, {"sampling": "first_coord"}, {"noise": "sign", "blending": "mixture"}, none):
         shared = make(**changes)
         sharing.save(path, shared, {"note": "kept"})
         again, metadata = sharing.load(path, model=MODEL)
