@@ -52,6 +52,14 @@ AUGMENTATIONS: dict[str, dict[str, Any]] = {
 PUBLISHED = tuple(
     f"cifar10_resnet20_{name}.safetensors" for name in ("akamaster", "bognev", "lutnn", "zheng-jiakun")
 )
+# Stages 1 to 3 of a ResNet-20; how they were chosen stands beside the published networks below.
+RESNET20_STAGES: dict[str, Any] = {
+    "stochastic": parts.StochasticTraining(epochs=1, initial_std=0.02, scale_speed=50.0),
+    "clustering": parts.Clustering(num_components=255, magnitude=0.3),
+    # Merged until neighbours lie 0.007 apart: about six bits a weight.
+    "refining": parts.Refining(order="ellipses first", distance=5e-5),
+    "training": parts.SharedTraining(epochs=1, scale_speed=3.0, noise="weight", train_fixed=True),
+}
 MILLIONS = "{} million weights, for accelerators"
 STREAMED = "224-pixel images, streamed from a folder; for accelerators"
 PAPER_ROWS = (
@@ -140,19 +148,40 @@ CONFIGS = {
             published=parts.Published(3206, 581, 237, 0.9952, 0.013, 0.001),
         ),
     ),
+    "cifar10_resnet20": (
+        "50,000 colour images, ResNet-20 with BatchNorm from nothing in 15 epochs: two hours of one CPU core",
+        WeightSharing(
+            data=Data(name="cifar10"),
+            model=parts.SharedNetwork(name="resnet20", statistics="frozen"),
+            # A weight decay of 5e-4 is a prior of 0.2.
+            pretraining=parts.Pretraining(
+                epochs=15,
+                batch_size=128,
+                learning_rate=0.2,
+                optimizer="nesterov",
+                schedule="one_cycle",
+                prior_std=0.2,
+                shift=4,
+                flip=True,
+            ),
+            **RESNET20_STAGES,
+            judging=parts.Judging(num_seeds=1, mean_field=False),
+            published=parts.Published(14624, 260, 2387, 0.9104, 0.303, 0.037),
+        ),
+    ),
     "cifar10_resnet20_pretrained": (
         "50,000 colour images, three published ResNet-20s with BatchNorm: two hours of one CPU core",
         WeightSharing(
             data=Data(name="cifar10"),
-            # Settings were chosen with the fourth network, which is no seed here, by the score of held-out
-            # training images (--judging.holdout 1000 --judging.holdout-crop 0.8): see the page of results.
+            # Chosen with the fourth network, which is no seed here, on the last 1,000 training images, cut at
+            # random to at least 0.8 of their area: whole ones it knows by heart (accuracy 0.997), cut ones
+            # are about as hard as test images (0.933, NLL 0.240). On up to 25,600 training images:
+            # statistics frozen, NLL 0.204 after Stage 1, recomputed for every draw 0.300; means in Stage 1
+            # at 1e-4, 0.210, at 5e-4, 0.235; noise before Stage 3 of every weight 0.239, with fixed signs
+            # 0.248, of a layer 0.463; after it 0.214 and with fixed signs 0.270. At the end 0.929 and 0.211.
             model=parts.SharedNetwork(name="resnet20", statistics="frozen"),
             pretraining=parts.Pretraining(published=PUBLISHED, shift=4, flip=True),
-            stochastic=parts.StochasticTraining(epochs=1, initial_std=0.02, scale_speed=50.0),
-            clustering=parts.Clustering(num_components=255, magnitude=0.3),
-            # Merged until neighbours lie 0.007 apart: about five bits a weight.
-            refining=parts.Refining(order="ellipses first", distance=5e-5),
-            training=parts.SharedTraining(epochs=1, scale_speed=3.0, noise="weight", train_fixed=True),
+            **RESNET20_STAGES,
             judging=parts.Judging(
                 compared_seeds=1,
                 between=False,

@@ -9,7 +9,7 @@ from configs.parts import Factory
 Stage = Literal["pretrain", "stochastic", "gmm", "refine", "train", "evaluate"]
 STAGES: tuple[Stage, ...] = ("pretrain", "stochastic", "gmm", "refine", "train", "evaluate")
 Optimizer = Literal["adam", "sgd", "momentum", "nesterov"]
-Schedule = Literal["constant", "cosine"]
+Schedule = Literal["constant", "cosine", "one_cycle"]
 Baseline = Literal["int8", "k-means", "ensemble"]
 
 

@@ -20,7 +20,7 @@ from experiments.weight_sharing.tables import standard_error
 STATISTICS = {
     "running": "Running statistics of norms are averaged over the drawn networks of the last stage.",
     "frozen": "Running statistics of norms stay those of Stage 0, in training and for every draw, so that "
-    "each network is a plain function.",
+    "each network is a plain function; why not recomputed ones, the config says.",
     "recomputed": "Running statistics of norms are measured for every drawn network on {num:,} training "
     "images.",
 }
