@@ -1,6 +1,6 @@
 """What is judged, every column of the table: kept in a file, and judged as it comes back from it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -81,17 +81,16 @@ def kept(path: Path, made: Any) -> Any:
     return io.load_tree(path)[0]
 
 
-def judged(problem: Problem, path: Path, make: Make, outside: Sequence[str] = ()) -> dict[str, Any]:
+def judged(problem: Problem, path: Path, make: Make, outside: Mapping[str, Any]) -> dict[str, Any]:
     """Predictions of what comes back from the file, inside and `outside` the data; its bytes, its counts."""
     made = make()
     posterior = kept(path, made)
     if isinstance(made, SharedWeights):
         check_same(made, posterior)
-    num = problem.config.judging.outside_images
     found: dict[str, Any] = {
         "inside": predictions.predict(problem, posterior, problem.inputs, problem.labels),
         "outside": {
-            name: predictions.predict(problem, posterior, problem.outside(name)[:num]) for name in outside
+            name: predictions.predict(problem, posterior, inputs) for name, inputs in outside.items()
         },
         "bytes": path.stat().st_size,
     }

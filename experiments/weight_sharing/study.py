@@ -139,9 +139,16 @@ class Seeded:
 
     def judged(self, name: str, make: contenders.Make) -> dict[str, Any]:
         """Predictions of one column, a stage of its own: a stopped run goes on with the next."""
-        outside = self.config.judging.outside if self.is_compared else ()
-        judge = functools.partial(contenders.judged, self.problem, self.path(name), make, outside)
+        judge = functools.partial(contenders.judged, self.problem, self.path(name), make, self.outside)
         return self.opened.stage(f"predictions_{variants.file_name(name)}{self.suffix}", judge)
+
+    @functools.cached_property
+    def outside(self) -> dict[str, Any]:
+        """Inputs out of distribution that this seed is judged on."""
+        settings, read = self.config.judging, self.problem.outside
+        names, num = settings.outside if self.is_compared else (), settings.outside_images
+        # What is streamed stays on disk if it is wanted whole.
+        return {name: read(name) if num is None else read(name)[:num] for name in names}
 
     def path(self, name: str) -> Path:
         """The file of a column."""
@@ -171,7 +178,7 @@ def _variants(opened: Run, config: WeightSharing, first: Seeded) -> dict[str, An
         found = {}
         for when, each in {"before": before, "after": after}.items():
             path, make = first.path(f"{name} {when}"), functools.partial(_given, each)
-            found[when] = scores.scores(problem, contenders.judged(problem, path, make))
+            found[when] = scores.scores(problem, contenders.judged(problem, path, make, {}))
         return found
 
     return {
