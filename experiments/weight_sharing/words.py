@@ -76,7 +76,8 @@ def findings(
             " Stages 1 and 3 also train longer, and without the weight decay of the deterministic network, "
             "so the better NLL is not due to sharing alone."
         )
-    said += [*_sizes(problem, scored[0]), *_rivals(scored[0])]
+    said += [*_paper(problem, scored), *_sizes(problem, scored[0]), *_rivals(scored[0])]
+    said += _outside(scored[0])
     if MEAN_FIELD in scored[0]:
         said.append("Mean-field VI has the full KL to the same narrow prior and no setting tuned for it.")
     return said + _ablations(scored[0][TRAINED], changes, num_judged)
@@ -84,6 +85,42 @@ def findings(
 
 def _pair(scored: Sequence[dict[str, Scores]], name: str) -> list[float]:
     return [float(np.mean([each[column][name] for each in scored])) for column in (DETERMINISTIC, TRAINED)]
+
+
+def _paper(problem: Problem, scored: Sequence[dict[str, Scores]]) -> list[str]:
+    """Where 2DGBNN stands to the paper's own numbers, and which of them it misses."""
+    published = problem.config.published
+    if published.accuracy is None or published.nll is None or published.ece is None or problem.is_own:
+        return []
+    accuracy, nll, ece = (_pair(scored, name)[1] for name in ("accuracy", "nll", "ece"))
+    misses = {
+        "accuracy": accuracy < published.accuracy,
+        "NLL": nll > published.nll,
+        "ECE": ece > published.ece,
+    }
+    missed = ", ".join(name for name, is_missed in misses.items() if is_missed)
+    return [
+        f"Against the paper's 2DGBNN: accuracy {100 * (accuracy - published.accuracy):+.2f} points, NLL "
+        f"{nll - published.nll:+.4f}, ECE {ece - published.ece:+.4f}; "
+        f"{f'it misses the paper in {missed}' if missed else 'none is worse'}. The paper starts from a "
+        "network of its own, so part of the difference is not due to the method."
+    ]
+
+
+def _outside(scored: dict[str, Scores]) -> list[str]:
+    """Where 2DGBNN tells other data apart worse than its deterministic network, and its best score."""
+    own, plain = (scored[name].get("outside", {}) for name in (TRAINED, DETERMINISTIC))
+    said = []
+    for name, found in own.items():
+        here, there = (each[name]["auroc"]["largest probability"] for each in (own, plain))
+        best = max(found["auroc"], key=found["auroc"].__getitem__)
+        word = "worse" if here < there else "better"
+        said.append(
+            f"Out of distribution on {name}, 2DGBNN is {word} than its deterministic network by largest "
+            f"probability (AUROC {here:.3f} and {there:.3f}); its best score is {best} "
+            f"({found['auroc'][best]:.3f})."
+        )
+    return said
 
 
 def _sizes(problem: Problem, scored: dict[str, Scores]) -> list[str]:
