@@ -68,14 +68,15 @@ def test_stages_are_no_part_of_what_a_run_is():
 def test_variants_change_what_they_say_and_nothing_else():
     base = CONFIGS["digits"][1]
     assert set(base.judging.variants) < set(CHANGES)
+    # One order is that of the one config, the other that of the other.
+    another = CONFIGS["cifar10_resnet20_pretrained"][1]
+    assert set(another.judging.counted) < set(CHANGES)
     for name in CHANGES:
-        other = changed(base, name)
-        parts = [
-            part
-            for part in ("clustering", "refining", "training")
-            if getattr(other, part) != getattr(base, part)
-        ]
-        assert parts, name
+        pairs = [(each, changed(each, name)) for each in (base, another)]
+        assert any(before != after for before, after in pairs), name
+        for before, after in pairs:
+            parts = {part: getattr(before, part) for part in ("clustering", "refining", "training")}
+            assert dataclasses.replace(after, **parts) == before, name
     assert changed(base, "neither").clustering.magnitude == math.inf
     with pytest.raises(ValueError, match="unknown variant 'no outlier'; did you mean 'no outliers'"):
         changed(base, "no outlier")
