@@ -38,14 +38,20 @@ def run(config: WeightSharing, rundir: Path | str) -> Table | None:
         chosen = [stage for stage in STAGES if stage in config.stages]
         if not chosen:
             raise ValueError(f"--stages: expected some of {', '.join(STAGES)}; got none")
-        outcomes = []
-        for repeat in range(config.judging.num_seeds):
-            seeded = Seeded(opened, config, repeat, chosen)
-            outcomes.append(seeded.run_to(chosen[-1]))
+        outcomes = [Seeded(opened, config, repeat, chosen) for repeat in range(config.judging.num_seeds)]
+        trained = [stage for stage in STAGES if stage != "evaluate"]
+        for seeded in outcomes:
+            seeded.run(trained if chosen[-1] == "evaluate" else trained[: trained.index(chosen[-1]) + 1])
         if chosen[-1] != "evaluate":
             opened.say(f"ran up to {chosen[-1]}; {STAGES[STAGES.index(chosen[-1]) + 1]} is next")
             return None
         counts = _counts(opened, config, outcomes[0])
+        # What is still to be trained comes last: a run that is stopped before it has most to show.
+        for is_trained in (False, True):
+            for seeded in outcomes:
+                seeded.predict(is_trained=is_trained)
+        for seeded in outcomes:
+            seeded.run(["evaluate"])
         changes = _variants(opened, config, outcomes[0])
         return _present(opened, config, outcomes, counts, changes)
 
@@ -72,16 +78,20 @@ class Seeded:
         self.problem = stages.load_problem(config, config.seed + repeat)
         self.artefacts: dict[str, Any] = {}
 
-    def run_to(self, last: str) -> "Seeded":
-        """Stages up to `last`, each computed if it is chosen, else read."""
-        for stage in STAGES[: STAGES.index(last) + 1]:
-            if stage == "evaluate" and stage in self.chosen:
-                # Before it, so that the time of a stage is its own.
-                self.artefacts["predictions"] = {
-                    name: self.judged(name, make) for name, make in self.columns()
-                }
-            self.artefacts[stage] = self.stage(stage)
-        return self
+    def run(self, names: Sequence[str]) -> None:
+        """Stages in order, each computed if it is chosen, else read."""
+        for name in names:
+            self.artefacts[name] = self.stage(name)
+
+    def predict(self, *, is_trained: bool) -> None:
+        """Predictions of the columns whose network is trained only for them, or of the others.
+
+        Before they are evaluated, so that the time of a stage is its own.
+        """
+        found = self.artefacts.setdefault("predictions", {})
+        for name, make in self.columns():
+            if (name == contenders.MEAN_FIELD) == is_trained:
+                found[name] = self.judged(name, make)
 
     def stage(self, name: str) -> Any:
         """The artefact of a stage; a `ValueError` if it is needed, but neither chosen nor there and whole."""
@@ -111,7 +121,7 @@ class Seeded:
         network, stochastic, before = found["pretrain"], found["stochastic"], self.before()
         if stage == "train":
             return stages.train(problem, config, network, stochastic, before, checkpoint)
-        return {name: scores.scores(problem, each) for name, each in found["predictions"].items()}
+        return {name: scores.scores(problem, found["predictions"][name]) for name, _ in self.columns()}
 
     def columns(self) -> Iterable[tuple[str, contenders.Make]]:
         """The columns that this seed has."""
