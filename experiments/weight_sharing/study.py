@@ -248,7 +248,7 @@ def _present(
         introduction=words.introduction(problem),
         tables=tables,
         figures=_figures(outcomes[0], scored[0], changes),
-        findings=words.findings(problem, scored, changes, len(problem.labels)),
+        findings=words.findings(problem, scored, counts, changes),
     )
     opened.say(f"network  {path}")
     return table

@@ -1,5 +1,6 @@
 """What the page of weight sharing says: how it was done, and what the numbers show, good and bad."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -62,7 +63,10 @@ def introduction(problem: Problem) -> list[str]:
 
 
 def findings(
-    problem: Problem, scored: Sequence[dict[str, Scores]], changes: dict[str, Any], num_judged: int
+    problem: Problem,
+    scored: Sequence[dict[str, Scores]],
+    counts: dict[str, Any],
+    changes: dict[str, Any],
 ) -> list[str]:
     """Sentences from the numbers: what sharing cost, against whom it loses, where ablations disagree."""
     accuracy, nll, ece = (_pair(scored, name) for name in ("accuracy", "nll", "ece"))
@@ -80,7 +84,8 @@ def findings(
     said += _outside(scored[0])
     if MEAN_FIELD in scored[0]:
         said.append("Mean-field VI has the full KL to the same narrow prior and no setting tuned for it.")
-    return said + _ablations(scored[0][TRAINED], changes, num_judged)
+    said += _counted(problem, counts)
+    return said + _ablations(scored[0][TRAINED], changes, len(problem.labels))
 
 
 def _pair(scored: Sequence[dict[str, Scores]], name: str) -> list[float]:
@@ -159,6 +164,31 @@ def _rivals(scored: dict[str, Scores]) -> list[str]:
             f"network {plain['total_variation']:.4f}; nearest is {nearest}{words}."
         )
     return said
+
+
+def _counted(problem: Problem, counts: dict[str, Any]) -> list[str]:
+    """Which settings come nearest to the paper's counts, by the sum of the logarithms of the ratios."""
+    names = ("outliers", "ellipses", "gaussians")
+    wanted = [getattr(problem.config.published, name) for name in names]
+    if not counts or None in wanted:
+        return []
+
+    def far(name: str) -> float:
+        # One more of each, as there may be none.
+        return sum(
+            abs(math.log((counts[name][kind] + 1) / (value + 1)))
+            for kind, value in zip(names, wanted, strict=True)
+        )
+
+    nearest = min(counts, key=far)
+    found, theirs = (
+        " / ".join(f"{int(value):,}" for value in values)
+        for values in ([counts[nearest][name] for name in names], wanted)
+    )
+    return [
+        f"Nearest to the paper's outliers, ellipses and Gaussians ({theirs}) are the settings "
+        f"'{nearest}': {found}."
+    ]
 
 
 def _ablations(base: Scores, changes: dict[str, Any], num_judged: int) -> list[str]:

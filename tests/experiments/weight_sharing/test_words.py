@@ -75,7 +75,7 @@ def test_sizes_and_counts(problem):
 
 
 def test_findings_follow_the_numbers(problem):
-    said = " ".join(findings(problem, [FIRST, SECOND], {}, 50))
+    said = " ".join(findings(problem, [FIRST, SECOND], {}, {}))
     assert "accuracy by +1.00 points, NLL by a factor of 0.76 and ECE by -0.0300" in said
     assert "accuracy +5.00 points, NLL +0.0070, ECE -0.0170; it misses the paper in NLL." in said
     assert "takes 0.50 times the bytes of 2DGBNN at -2.00 points of accuracy." in said
@@ -86,7 +86,7 @@ def test_findings_follow_the_numbers(problem):
         KMEANS: column(0.92, 0.2, 0.01, 500),
         DETERMINISTIC: column(0.95, 0.1, 0.0, 900, auroc=0.95),
     }
-    said = " ".join(findings(problem, [turned], {}, 50))
+    said = " ".join(findings(problem, [turned], {}, {}))
     assert "accuracy by -4.00 points, NLL by a factor of 3.00" in said
     assert "for size alone it is the better choice" in said
     assert "nearest is deterministic." in said
@@ -96,9 +96,20 @@ def test_findings_follow_the_numbers(problem):
 def test_ablations_within_their_noise_are_no_differences(problem):
     worse = {"before": FIRST[TRAINED], "after": FIRST[TRAINED] | {"accuracy": np.float64(0.70)}}
     same = {"before": FIRST[TRAINED], "after": FIRST[TRAINED] | {"accuracy": np.float64(0.905)}}
-    said = findings(problem, [FIRST], {"no ellipses": worse, "no outliers": same}, 400)
+    said = findings(problem, [FIRST], {}, {"no ellipses": worse, "no outliers": same})
     assert "accuracy -21.00 points, NLL 1.00 times: a loss as in the paper" in said[-2]
-    assert "no difference beyond the noise of one seed (standard error 1.43 points)" in said[-1]
+    assert "no difference beyond the noise of one seed (standard error 4.05 points)" in said[-1]
+
+
+def test_the_settings_nearest_to_the_papers_counts_are_named(problem):
+    counts = {
+        "K = 2": {"outliers": 1400, "ellipses": 2, "gaussians": 7},
+        "K = 9": {"outliers": 20, "ellipses": 1, "gaussians": 9},
+    }
+    said = findings(problem, [FIRST], counts, {})[-1]
+    assert "(14 / 2 / 7) are the settings 'K = 9': 20 / 1 / 9." in said
+    counts["K = 2"]["outliers"] = 14
+    assert "'K = 2': 14 / 2 / 7." in findings(problem, [FIRST], counts, {})[-1]
 
 
 def test_the_introduction_names_published_networks_and_what_is_out_of_distribution(problem):
