@@ -183,6 +183,7 @@ CONFIGS = {
             pretraining=parts.Pretraining(published=PUBLISHED, shift=4, flip=True),
             **RESNET20_STAGES,
             judging=parts.Judging(
+                mean_field=False,
                 compared_seeds=1,
                 between=False,
                 baselines=("int8", "k-means", "ensemble"),
