@@ -9,21 +9,27 @@ from configs.parts import Factory
 Stage = Literal["pretrain", "stochastic", "gmm", "refine", "train", "evaluate"]
 STAGES: tuple[Stage, ...] = ("pretrain", "stochastic", "gmm", "refine", "train", "evaluate")
 Optimizer = Literal["adam", "sgd", "momentum", "nesterov"]
-Schedule = Literal["constant", "cosine"]
+Schedule = Literal["constant", "cosine", "one_cycle"]
+Baseline = Literal["int8", "k-means", "ensemble"]
 
 
 @dataclass(frozen=True)
 class SharedNetwork(Factory):
     """The network."""
 
-    name: Literal["mlp", "lenet", "resnet20_frn", "resnet18", "resnet50", "wrn28_10", "vit", "vit_b16"] = (
-        "mlp"
-    )
+    name: Literal[
+        "mlp", "lenet", "resnet20", "resnet20_frn", "resnet18", "resnet50", "wrn28_10", "vit", "vit_b16"
+    ] = "mlp"
     """One of `symbnn.models`."""
     hidden: tuple[int, ...] = bounded((64,), 1, 1_000_000)
     """Units of each hidden layer; for mlp."""
     width: float = bounded(1.0, 0.01, 100.0)
     """Multiplies the number of channels; for the others."""
+    statistics: Literal["running", "frozen", "recomputed"] = "running"
+    """Of batch normalisation: averaged over the steps of the last stage; those of Stage 0, also in training;
+    or measured for every drawn network on training images."""
+    statistics_images: int = bounded(2000, 2, 1_000_000)
+    """Training images that statistics are recomputed on."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +38,9 @@ class Pretraining:
 
     weights: str | None = brought("file")
     """File of weights to import instead of training: safetensors of ours or of PyTorch, or a state dict."""
+    published: tuple[str, ...] = ()
+    """Files of published PyTorch weights in the folder `pretrained` beside the data, instead of training: the
+    first seed starts from the first of them, the next from the next."""
     epochs: int = bounded(100, 1, 100_000)
     """Passes over the training data."""
     batch_size: int = bounded(64, 1, 1_000_000)
@@ -102,6 +111,8 @@ class Refining:
 
     merging: bool = True
     """Merge components that are nearly the same."""
+    order: Literal["merge first", "ellipses first"] = "merge first"
+    """Ellipse weights are those outside the merged components or, as in the paper, the fitted ones."""
     formula: Literal["moment", "paper", "code", "barycenter"] = "moment"
     """Of the merged Gaussian."""
     distance: float | None = bounded(None, 0.0, float("inf"))
@@ -162,12 +173,30 @@ class Judging:
     """Whole runs, of which the table gives mean and spread."""
     holdout: int = bounded(0, 0, 10_000_000)
     """Training examples that take the place of the test set, to choose settings by."""
+    holdout_crop: float | None = bounded(None, 0.01, 1.0)
+    """Held-out images are random parts of at least this share of the area: a published network has seen all
+    training images, and knows them by heart as they are."""
     mean_field: bool = True
     """Also train mean-field VI from the same network."""
     variants: tuple[str, ...] = ()
     """Changes of settings to compare, one seed each; see `experiments.weight_sharing.variants`."""
-    outside: str | None = None
-    """Data set of out-of-distribution images of the same size."""
+    counted: tuple[str, ...] = ()
+    """Changes of settings of which only the numbers of outliers, ellipses and Gaussians are given."""
+    compared_seeds: int | None = bounded(None, 1, 1000)
+    """Seeds of which everything is judged, of the others only the first network and the last, on data of
+    their own kind; by default all."""
+    between: bool = True
+    """Also judge what the stages between first and last give."""
+    outside: tuple[str, ...] = ()
+    """Data sets of out-of-distribution images; smaller and grey ones are fitted."""
+    outside_images: int | None = bounded(None, 2, 10_000_000)
+    """So many of each; all by default."""
+    baselines: tuple[Baseline, ...] = ()
+    """Also judge: weights rounded to 8 bits, plain k-means of the weights, the mean of all published
+    networks."""
+    reference: str | None = None
+    """File of predictive probabilities of the test images, (images, classes), beside the data: agreement and
+    total variation are to it."""
 
 
 @dataclass(frozen=True)

@@ -27,10 +27,12 @@ def create(
     num_steps: int = 1,
     milestones: tuple[int, ...] = (),
 ) -> optax.GradientTransformation:
-    """The optimiser of that name; `cosine` falls to zero over `num_steps`, `step` tenfold at `milestones`."""
+    """The optimiser of that name; `cosine` falls to zero over `num_steps`, `one_cycle` rises to the learning
+    rate first, `step` falls tenfold at `milestones`."""
     schedules = {
         "constant": lambda: optax.constant_schedule(learning_rate),
         "cosine": lambda: optax.cosine_decay_schedule(learning_rate, num_steps),
+        "one_cycle": lambda: optax.cosine_onecycle_schedule(num_steps, learning_rate),
         "step": lambda: optax.piecewise_constant_schedule(
             learning_rate, dict.fromkeys(milestones, STEP_DECAY)
         ),

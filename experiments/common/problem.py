@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.common import published
 from symbnn import data, density, models, symmetry, tree
 from symbnn.data.load import flattened
 from symbnn.models.factory import from_factory
@@ -22,11 +23,7 @@ from symbnn.types import Key, Params, Samples
 # Images of these sets come as files of any size, which stay on disk; networks see squares of this side.
 SIDES = {"imagenet": 224}
 # What the published weights of torchvision were trained on.
-SCALES = {
-    "imagenet": data.Statistics(
-        np.array([0.485, 0.456, 0.406], np.float32), np.array([0.229, 0.224, 0.225], np.float32)
-    )
-}
+SCALES = {"imagenet": published.SCALE}
 # The same objects for every seed: compiled training steps are known by them.
 _likelihood = functools.cache(density.categorical)
 _prior = functools.cache(density.gaussian_prior)
@@ -49,6 +46,8 @@ class Problem:
     inputs: Any
     """Those that are judged: an array, or `data.Streamed` where they stay on disk."""
     labels: jax.Array
+    scale: data.Statistics | None = None
+    """What the network's inputs were scaled by, if they were."""
 
     @property
     def test(self) -> density.Batch:
@@ -110,7 +109,7 @@ class Problem:
         )
 
     def outside(self, name: str) -> Any:
-        """Inputs out of distribution; images smaller by a whole factor have their pixels repeated."""
+        """Inputs out of distribution; smaller images are fitted to the size of the network's own."""
         if name in DISTORTIONS:
             images = self.data.test.inputs.reshape(-1, *self.image_shape)
             if name == "rotated" and (images.ndim < 3 or images.shape[1] != images.shape[2]):
@@ -119,22 +118,25 @@ class Problem:
                     f"{self.image_shape}; leave it out of what is out of distribution"
                 )
             return jnp.asarray(DISTORTIONS[name](images).reshape(-1, *self.data.input_shape))
-        found = _read(self.config.data, name, seed=self.config.seed, test_only=True).test.inputs
         if len(self.image_shape) != 3:
             raise ValueError(
                 f"{name} has images, but inputs of {self.data.name} have shape {self.image_shape}; choose "
                 "permuted"
             )
-        if isinstance(found, data.Streamed) and found.shape[1:] == self.image_shape:
-            return found
-        factor = max(1, self.image_shape[0] // found.shape[1])
-        enlarged = found.repeat(factor, axis=1).repeat(factor, axis=2)
-        if enlarged.shape[1:] != self.image_shape:
+        found = _read(self.config.data, name, None, seed=self.config.seed, test_only=True).test
+        shape = found.inputs.shape[1:]
+        if not isinstance(found.inputs, data.Streamed):
+            found = found._replace(inputs=fitted(found.inputs, self.image_shape))
+        if found.inputs.shape[1:] != self.image_shape:
             raise ValueError(
-                f"images of {name} have shape {found.shape[1:]}, which does not enlarge to that of "
+                f"images of {name} have shape {shape}, which does not enlarge to that of "
                 f"{self.data.name}, {self.image_shape}; choose another data set out of distribution"
             )
-        return jnp.asarray(enlarged.reshape(-1, *self.data.input_shape))
+        # Seen as the network sees its own, and scaled last: a border is black.
+        found = found if self.scale is None else data.normalise(found, self.scale)
+        if isinstance(found.inputs, data.Streamed):
+            return found.inputs
+        return jnp.asarray(found.inputs.reshape(-1, *self.data.input_shape))
 
 
 def load(
@@ -146,15 +148,22 @@ def load(
     width: float = 1.0,
     prior_scale: float = 1.0,
     num_held_out: int = 0,
+    scale: data.Statistics | None = None,
+    frozen: bool = False,
     seed: int | None = None,
 ) -> Problem:
     """The problem of `config.data` and one of `symbnn.models`; `config.seed` unless another is given.
 
     What the user brings, `config.data.npz` and `config.model.factory`, takes the place of either. The last
-    `num_held_out` training examples, if any, are judged instead of the test set.
+    `num_held_out` training examples, if any, are judged instead of the test set. `scale` is what inputs are
+    scaled by. A `frozen` network keeps its running statistics in training, which is then on a plain function.
     """
     seed = config.seed if seed is None else seed
-    read = _read(config.data, config.data.name, seed=seed) if config.data.npz is None else _own(config, seed)
+    if config.data.npz is not None:
+        read, scale = _own(config, seed), None
+    else:
+        scale = SCALES.get(config.data.name) if scale is None else scale
+        read = _read(config.data, config.data.name, scale, seed=seed)
     if read.num_classes is None:
         raise ValueError(f"--data.name {config.data.name} has no classes; this study needs labels")
     train, test = hold_out(read.train, num_held_out) if num_held_out else (read.train, read.test)
@@ -166,6 +175,7 @@ def load(
         loaded = flattened(loaded) if network == "mlp" else loaded
         settings: Any = {"hidden": hidden, "activation": activation, "width": width}
         model = create(network, loaded.input_shape, read.num_classes, **settings)
+    model = model._replace(train=None) if frozen else model
     target = density.target(model, loaded.train, likelihood=_likelihood(), prior=_prior(prior_scale))
     inputs = loaded.test.inputs
     return Problem(
@@ -178,6 +188,7 @@ def load(
         target,
         inputs if isinstance(inputs, data.Streamed) else jnp.asarray(inputs),
         jnp.asarray(loaded.test.targets),
+        scale,
     )
 
 
@@ -247,8 +258,25 @@ def _own(config: Any, seed: int) -> data.Dataset:
     return found
 
 
-def _read(settings: Any, name: str, *, seed: int, test_only: bool = False) -> data.Dataset:
-    """The data set `name` as the settings describe it, its examples drawn by `seed`."""
+def fitted(images: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Pixels repeated by the largest whole factor, a border of zeros, and grey in every channel.
+
+    Images that are larger, or of other channels, stay as they are.
+    """
+    height, width, channels = shape
+    factor = min(height // images.shape[1], width // images.shape[2])
+    if factor < 1 or images.shape[3] not in (1, channels):
+        return images
+    images = images.repeat(factor, axis=1).repeat(factor, axis=2)
+    missing = (height - images.shape[1], width - images.shape[2])
+    border = [(each // 2, each - each // 2) for each in missing]
+    return np.pad(images, [(0, 0), *border, (0, 0)]).repeat(channels // images.shape[3], axis=3)
+
+
+def _read(
+    settings: Any, name: str, scale: data.Statistics | None, *, seed: int, test_only: bool = False
+) -> data.Dataset:
+    """The data set `name` as the settings describe it, its examples drawn by `seed`, its inputs scaled."""
     found = data.load(
         name,
         data_dir=settings.directory,
@@ -259,8 +287,6 @@ def _read(settings: Any, name: str, *, seed: int, test_only: bool = False) -> da
         test_only=test_only,
         streamed=name in SIDES,
     )
-    # Images of another set are seen as the network sees its own.
-    scale = SCALES.get(settings.name) if settings.npz is None else None
     if scale is None:
         return found
     return found._replace(train=data.normalise(found.train, scale), test=data.normalise(found.test, scale))

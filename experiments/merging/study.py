@@ -5,7 +5,6 @@ statistics help more (REPAIR, Jordan et al. 2022); fitting each layer by least s
 the networks, without labels or gradients, helps most. Each step is judged with and without the one before.
 """
 
-import os
 from functools import partial
 from itertools import combinations
 from pathlib import Path
@@ -16,20 +15,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from configs.merging import Merging
-from experiments.common import weight_space
+from experiments.common import published, weight_space
 from experiments.common.problem import perceptron
 from experiments.harness.present import present
 from experiments.harness.rundir import Run, open_run
 from experiments.harness.tables import Row, Table
 from experiments.merging import figures
-from symbnn import compact, data, evaluate, io, keys, models, tree
+from symbnn import compact, data, evaluate, keys, models, tree
 from symbnn.density import Batch
 from symbnn.models import Model
 from symbnn.types import Params, Samples
 
-# What the published networks were trained on.
-MEAN = np.array([0.485, 0.456, 0.406], np.float32)
-STD = np.array([0.229, 0.224, 0.225], np.float32)
 # Test inputs that one network is judged on at a time.
 BLOCK = 500
 STEPS = {
@@ -90,9 +86,12 @@ def _published(config: Merging) -> tuple[Model, jax.Array, Batch, Samples, str]:
         seed=config.seed,
     )
     model = models.resnet20(read.input_shape, read.num_classes or 0)
-    folder = Path(config.data.directory or os.environ.get("SYMBNN_DATA_DIR", ".")) / "pretrained"
-    networks = tree.stack([io.from_torch(model, folder / name, "resnet20") for name in config.published])
-    inputs, test = (jnp.asarray((part.inputs - MEAN) / STD) for part in (read.train, read.test))
+    networks = tree.stack(
+        [published.read(model, config.data.directory, name, "resnet20") for name in config.published]
+    )
+    inputs, test = (
+        jnp.asarray(data.normalise(part, published.SCALE).inputs) for part in (read.train, read.test)
+    )
     judged = Batch(test, jnp.asarray(read.test.targets))
     return model, inputs, judged, networks, f"published ResNet-20s on {read.name}"
 

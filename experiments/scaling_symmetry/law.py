@@ -17,8 +17,8 @@ import optax
 from configs.scaling_symmetry import Law
 from experiments.common.optimizers import OPTIMIZERS
 from symbnn import density, keys, symmetry
-from symbnn.inference.training.epochs import has_convolution
 from symbnn.models import Model
+from symbnn.programs import has_convolution
 from symbnn.symmetry.gauges import mass_of
 from symbnn.types import Key, Params, Samples
 

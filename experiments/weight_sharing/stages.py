@@ -1,5 +1,6 @@
 """The stages of weight sharing, each a function of what the stages before it returned."""
 
+import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import asdict
@@ -10,10 +11,10 @@ import jax
 import numpy as np
 
 from configs.weight_sharing import WeightSharing
-from experiments.common import methods
+from experiments.common import methods, published
 from experiments.common.problem import Problem, load
 from experiments.harness.progress import SHOWN
-from experiments.weight_sharing.augmentation import augmented
+from experiments.weight_sharing.augmentation import Crop, augmented
 from experiments.weight_sharing.imports import import_weights
 from symbnn import keys, sharing, tree
 from symbnn.io import TrainingStore
@@ -23,16 +24,22 @@ from symbnn.types import Params
 
 def load_problem(config: WeightSharing, seed: int) -> Problem:
     """The problem of a config and one of its seeds."""
-    network = config.model
-    return load(
+    network, judging = config.model, config.judging
+    problem = load(
         config,
         network.name,
         hidden=network.hidden,
         width=network.width,
         prior_scale=config.pretraining.prior_std,
-        num_held_out=config.judging.holdout,
+        num_held_out=judging.holdout,
+        scale=published.SCALE if config.pretraining.published else None,
+        frozen=network.statistics == "frozen",
         seed=seed,
     )
+    if judging.holdout and judging.holdout_crop is not None:
+        harder = Crop(judging.holdout_crop)(keys.named(problem.key, "crop"), problem.inputs)
+        problem = dataclasses.replace(problem, inputs=harder)
+    return problem
 
 
 def kernels(problem: Problem) -> Callable[[str], bool]:
@@ -43,9 +50,11 @@ def kernels(problem: Problem) -> Callable[[str], bool]:
     return lambda name: len(leaves[name].shape) > 1
 
 
-def pretrain(problem: Problem, checkpoint: TrainingStore) -> dict[str, Any]:
+def pretrain(problem: Problem, repeat: int, checkpoint: TrainingStore) -> dict[str, Any]:
     """Stage 0: the deterministic network, trained or imported. Trainings go on from their `checkpoint`."""
     settings = problem.config.pretraining
+    if settings.published:
+        return {"params": read_published(problem)[repeat], "losses": np.zeros(0, np.float32)}
     if settings.weights is not None:
         layers = None if problem.is_own else problem.network
         params = import_weights(problem.model, layers, settings.weights)
@@ -59,6 +68,12 @@ def pretrain(problem: Problem, checkpoint: TrainingStore) -> dict[str, Any]:
         checkpoint=checkpoint,
     )
     return {"params": params, "losses": losses}
+
+
+def read_published(problem: Problem) -> list[Params]:
+    """All published networks of the config."""
+    directory, names = problem.config.data.directory, problem.config.pretraining.published
+    return [published.read(problem.model, directory, name, problem.network) for name in names]
 
 
 def train_stochastic(

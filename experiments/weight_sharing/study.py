@@ -6,7 +6,7 @@ alone (`--stages gmm refine`) once those before it have run. `shared.safetensors
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,45 +18,80 @@ from configs.weight_sharing.parts import STAGES
 from experiments.harness.present import present
 from experiments.harness.rundir import Run, open_run
 from experiments.harness.tables import Table
-from experiments.weight_sharing import figures, scores, stages, variants
+from experiments.weight_sharing import contenders, figures, scores, stages, variants, words
+from experiments.weight_sharing.tables import (
+    count_table,
+    main_table,
+    outside_table,
+    size_table,
+    variant_table,
+)
 from symbnn import sharing
-from symbnn.sharing import SharedWeights
+from symbnn.sharing import SharedWeights, Stochastic
 
 
 def run(config: WeightSharing, rundir: Path | str) -> Table | None:
     """The chosen stages; returns the table once the last has run."""
-    for name in config.judging.variants:
-        variants.changed(config, name)
+    _check(config)
     # A run is the same run, whichever of its stages are asked for now.
     with open_run("weight_sharing", dataclasses.replace(config, stages=STAGES), rundir) as opened:
         chosen = [stage for stage in STAGES if stage in config.stages]
         if not chosen:
             raise ValueError(f"--stages: expected some of {', '.join(STAGES)}; got none")
-        outcomes = []
-        for repeat in range(config.judging.num_seeds):
-            seeded = Seeded(opened, config, repeat, chosen)
-            outcomes.append(seeded.run_to(chosen[-1]))
+        outcomes = [Seeded(opened, config, repeat, chosen) for repeat in range(config.judging.num_seeds)]
+        trained = [stage for stage in STAGES if stage != "evaluate"]
+        for seeded in outcomes:
+            seeded.run(trained if chosen[-1] == "evaluate" else trained[: trained.index(chosen[-1]) + 1])
         if chosen[-1] != "evaluate":
             opened.say(f"ran up to {chosen[-1]}; {STAGES[STAGES.index(chosen[-1]) + 1]} is next")
             return None
+        counts = _counts(opened, config, outcomes[0])
+        # What is still to be trained comes last: a run that is stopped before it has most to show.
+        for is_trained in (False, True):
+            for seeded in outcomes:
+                seeded.predict(is_trained=is_trained)
+        for seeded in outcomes:
+            seeded.run(["evaluate"])
         changes = _variants(opened, config, outcomes[0])
-        return _present(opened, config, outcomes, changes)
+        return _present(opened, config, outcomes, counts, changes)
+
+
+def _check(config: WeightSharing) -> None:
+    """`ValueError` for what would fail only after a stage has run."""
+    for name in config.judging.variants + config.judging.counted:
+        variants.changed(config, name)
+    files, num = config.pretraining.published, config.judging.num_seeds
+    if files and (len(files) < num or config.model.factory is not None or config.data.npz is not None):
+        raise ValueError(
+            f"--pretraining.published names {len(files)} networks; one for each of {num} seeds is needed, "
+            "and they go with our own networks and data: name more, lower --judging.num-seeds, or give "
+            "--pretraining.weights instead"
+        )
 
 
 class Seeded:
     """All stages of one seed; the artefacts of the first seed have plain names."""
 
     def __init__(self, opened: Run, config: WeightSharing, repeat: int, chosen: Sequence[str]) -> None:
-        self.opened, self.config, self.chosen = opened, config, chosen
+        self.opened, self.config, self.chosen, self.repeat = opened, config, chosen, repeat
         self.suffix = f"_{repeat}" if repeat else ""
         self.problem = stages.load_problem(config, config.seed + repeat)
         self.artefacts: dict[str, Any] = {}
 
-    def run_to(self, last: str) -> "Seeded":
-        """Stages up to `last`, each computed if it is chosen, else read."""
-        for stage in STAGES[: STAGES.index(last) + 1]:
-            self.artefacts[stage] = self.stage(stage)
-        return self
+    def run(self, names: Sequence[str]) -> None:
+        """Stages in order, each computed if it is chosen, else read."""
+        for name in names:
+            self.artefacts[name] = self.stage(name)
+
+    def predict(self, *, is_trained: bool) -> None:
+        """Predictions of the columns whose network is trained only for them, or of the others.
+
+        Before they are evaluated, so that the time of a stage is its own.
+        """
+        found = self.artefacts.setdefault("predictions", {})
+        for name, make in self.columns():
+            if (name == contenders.MEAN_FIELD) == is_trained:
+                found[name] = self.judged(name, make)
 
     def stage(self, name: str) -> Any:
         """The artefact of a stage; a `ValueError` if it is needed, but neither chosen nor there and whole."""
@@ -76,7 +111,7 @@ class Seeded:
         checkpoint = functools.partial(self.opened.training, f"{stage}{self.suffix}")
         match stage:
             case "pretrain":
-                return stages.pretrain(problem, checkpoint())
+                return stages.pretrain(problem, self.repeat, checkpoint())
             case "stochastic":
                 return stages.train_stochastic(problem, found["pretrain"], checkpoint())
             case "gmm":
@@ -86,12 +121,50 @@ class Seeded:
         network, stochastic, before = found["pretrain"], found["stochastic"], self.before()
         if stage == "train":
             return stages.train(problem, config, network, stochastic, before, checkpoint)
-        mean_field = None
-        if config.judging.mean_field:
-            mean_field = stages.train_mean_field(problem, network, checkpoint("mean_field"))
-        return scores.columns(
-            problem, network["params"], stochastic["network"], before, self.after(), mean_field
-        )
+        return {name: scores.scores(problem, found["predictions"][name]) for name, _ in self.columns()}
+
+    def columns(self) -> Iterable[tuple[str, contenders.Make]]:
+        """The columns that this seed has."""
+        found, settings = self.artefacts, self.config.judging
+
+        def mean_field() -> Stochastic:
+            kept = self.opened.training(f"evaluate{self.suffix}", "mean_field")
+            return stages.train_mean_field(self.problem, found["pretrain"], kept)
+
+        return contenders.contenders(
+            self.problem,
+            found["pretrain"]["params"],
+            found["stochastic"]["network"],
+            self.before(),
+            self.after(),
+            mean_field if settings.mean_field else None,
+            is_compared=self.is_compared,
+        ).items()
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether everything is judged of this seed."""
+        num = self.config.judging.compared_seeds
+        return num is None or self.repeat < num
+
+    def judged(self, name: str, make: contenders.Make) -> dict[str, Any]:
+        """Predictions of one column, a stage of its own: a stopped run goes on with the next."""
+        judge = functools.partial(contenders.judged, self.problem, self.path(name), make, self.outside)
+        return self.opened.stage(f"predictions_{variants.file_name(name)}{self.suffix}", judge)
+
+    @functools.cached_property
+    def outside(self) -> dict[str, Any]:
+        """Inputs out of distribution that this seed is judged on."""
+        settings, read = self.config.judging, self.problem.outside
+        names, num = settings.outside if self.is_compared else (), settings.outside_images
+        # What is streamed stays on disk if it is wanted whole.
+        return {name: read(name) if num is None else read(name)[:num] for name in names}
+
+    def path(self, name: str) -> Path:
+        """The file of a column."""
+        folder = self.opened.directory / "networks"
+        folder.mkdir(exist_ok=True)
+        return folder / f"{variants.file_name(name)}{self.suffix}.safetensors"
 
     def before(self) -> SharedWeights:
         """Shared weights before their training."""
@@ -106,16 +179,17 @@ def _variants(opened: Run, config: WeightSharing, first: Seeded) -> dict[str, An
     """Scores of every variant, from the stochastic network of the first seed."""
 
     def compute(name: str) -> Any:
-        other = variants.changed(config, name)
         problem, artefacts = first.problem, first.artefacts
-        stochastic, clusters = artefacts["stochastic"], artefacts["gmm"]
-        if other.clustering != config.clustering:
-            clusters = stages.cluster(problem, other, stochastic)
-        refined = stages.refine(problem, other, stochastic, clusters)
-        before = stages.shared_of(other, stochastic, refined)
+        other, before = _changed(config, first, name)
         kept = functools.partial(opened.training, f"variant_{variants.file_name(name)}")
-        after = stages.train(problem, other, artefacts["pretrain"], stochastic, before, kept)["shared"]
-        return {"before": scores.scores(problem, before), "after": scores.scores(problem, after)}
+        after = stages.train(problem, other, artefacts["pretrain"], artefacts["stochastic"], before, kept)[
+            "shared"
+        ]
+        found = {}
+        for when, each in {"before": before, "after": after}.items():
+            path, make = first.path(f"{name} {when}"), functools.partial(_given, each)
+            found[when] = scores.scores(problem, contenders.judged(problem, path, make, {}))
+        return found
 
     return {
         name: opened.stage(f"variant_{variants.file_name(name)}", functools.partial(compute, name))
@@ -123,20 +197,58 @@ def _variants(opened: Run, config: WeightSharing, first: Seeded) -> dict[str, An
     }
 
 
-def _present(opened: Run, config: WeightSharing, outcomes: list[Seeded], changes: dict[str, Any]) -> Table:
+def _counts(opened: Run, config: WeightSharing, first: Seeded) -> dict[str, Any]:
+    """Counts and bytes of every counted variant, before any training of Stage 3."""
+
+    def compute(name: str) -> Any:
+        path, (_, shared) = first.path(f"{name} counted"), _changed(config, first, name)
+        contenders.kept(path, shared)
+        return contenders.counts(shared) | {"bytes": path.stat().st_size}
+
+    return {
+        name: opened.stage(f"counts_{variants.file_name(name)}", functools.partial(compute, name))
+        for name in config.judging.counted
+    }
+
+
+def _changed(config: WeightSharing, first: Seeded, name: str) -> tuple[WeightSharing, SharedWeights]:
+    """The config of a variant, and its shared weights before their training."""
+    other, artefacts = variants.changed(config, name), first.artefacts
+    stochastic, clusters = artefacts["stochastic"], artefacts["gmm"]
+    if other.clustering != config.clustering:
+        clusters = stages.cluster(first.problem, other, stochastic)
+    refined = stages.refine(first.problem, other, stochastic, clusters)
+    return other, stages.shared_of(other, stochastic, refined)
+
+
+def _given(shared: SharedWeights) -> SharedWeights:
+    return shared
+
+
+def _present(
+    opened: Run,
+    config: WeightSharing,
+    outcomes: list[Seeded],
+    counts: dict[str, Any],
+    changes: dict[str, Any],
+) -> Table:
     posterior, problem = outcomes[0].after(), outcomes[0].problem
     path = opened.directory / "shared.safetensors"
     sharing.save(path, posterior, {"model": problem.network, "data": problem.data.name})
     scored = [outcome.artefacts["evaluate"] for outcome in outcomes]
-    tables = [scores.main_table(problem, scored), scores.size_table(posterior, path.stat().st_size)]
+    tables = [main_table(problem, scored), size_table(problem, posterior, scored[0])]
+    if config.judging.outside:
+        tables.append(outside_table(scored))
+    if counts:
+        tables.append(count_table(problem, scored[0], counts))
     if changes:
-        tables.append(scores.variant_table(scored[0], changes))
+        tables.append(variant_table(scored[0], changes, len(problem.labels)))
     table = present(
         opened,
-        introduction=scores.introduction(problem),
+        introduction=words.introduction(problem),
         tables=tables,
         figures=_figures(outcomes[0], scored[0], changes),
-        findings=scores.findings(scored, changes, len(problem.labels)),
+        findings=words.findings(problem, scored, counts, changes),
     )
     opened.say(f"network  {path}")
     return table

@@ -12,6 +12,7 @@ the same `apply` and shapes compile nothing; pass the same function object each 
 """
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -21,9 +22,19 @@ from jax.scipy.special import xlogy
 from symbnn.density import Likelihood, categorical
 from symbnn.evaluate.given import Apply, count_samples, kept, refuse_chains
 from symbnn.evaluate.mixture import Mixture, member, moments_of
-from symbnn.evaluate.stream import Block, Reduction, blocks, check_inputs, fold, map_blocks, widened
+from symbnn.evaluate.stream import (
+    Block,
+    Reduction,
+    blocks,
+    check_inputs,
+    fold,
+    replicate,
+    sample_axis,
+    statistics,
+    widened,
+)
 from symbnn.frameworks import check_apply
-from symbnn.types import Key, Samples
+from symbnn.types import Key
 
 # 8 networks x 1,024 inputs keep a matrix multiply busy; at 512 units the activations take 16 MiB.
 BLOCK_SAMPLES = 8
@@ -75,8 +86,11 @@ def predict(
     samples, count = _given(apply, samples, inputs, key, num_samples)
     if members:
         check_inputs(inputs, block_samples, block_inputs)
+        mesh_axis = sample_axis(samples)
+        at = replicate(mesh_axis, inputs)
+        step = functools.partial(statistics, apply, _each_of(likelihood), block_inputs, mesh_axis)
         stream = blocks(samples, block_samples, key=key, num_samples=num_samples)
-        return _in_order([_member_block(apply, likelihood, block_inputs, block, inputs) for block in stream])
+        return _in_order([_new_members(block, step(block, at)) for block in stream])
     size: Any = {"block_samples": block_samples, "block_inputs": block_inputs}
     reduction = _sum_of(likelihood) if likelihood.spread is None else moments_of(likelihood)
     total = fold(apply, samples, inputs, reduction, key=key, num_samples=num_samples, **size)
@@ -144,25 +158,21 @@ def _add(a: Any, b: Any) -> Any:
 _ENTROPIES = Reduction(_sum_entropies, _add)
 
 
-def _member_block(
-    apply: Apply, likelihood: Likelihood, block_inputs: int, block: Block, inputs: Any
-) -> jax.Array | Mixture:
-    """`(devices, new members, inputs, ...)` of one block."""
-    each = _members(apply, likelihood, block_inputs, block.samples, jnp.asarray(inputs))
-    size = block.weights.shape[0]
-    counted = size - int(block.weights.sum())
-    return jax.tree.map(lambda leaf: leaf.reshape(-1, size, *leaf.shape[1:])[:, counted:], each)
+@functools.lru_cache(maxsize=64)
+def _each_of(likelihood: Likelihood) -> Callable[..., Any]:
+    """What every network predicts, (inputs, networks, ...); the same object for the same likelihood."""
 
-
-@functools.partial(jax.jit, static_argnums=(0, 1, 2))
-def _members(
-    apply: Apply, likelihood: Likelihood, block_inputs: int, samples: Samples, inputs: jax.Array
-) -> jax.Array | Mixture:
-    def rows(inputs: jax.Array) -> Any:
-        outputs = widened(jax.vmap(apply, in_axes=(0, None), out_axes=1)(samples, inputs))
+    def summarise(outputs: jax.Array, weights: jax.Array) -> jax.Array | Mixture:
+        outputs = widened(jnp.moveaxis(outputs, 0, 1))
         return likelihood.predictive(outputs) if likelihood.spread is None else member(likelihood, outputs)
 
-    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, 1), map_blocks(rows, (inputs,), block_inputs))
+    return summarise
+
+
+def _new_members(block: Block, each: Any) -> Any:
+    """`(devices, members, inputs, ...)` of those that no earlier block has counted."""
+    counted = len(block.weights) - int(block.weights.sum())
+    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 2, 1)[:, counted:], each)
 
 
 def _in_order(parts: list[Any]) -> Any:

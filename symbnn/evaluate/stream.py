@@ -22,6 +22,7 @@ from jax import lax
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
 from symbnn import keys, tree
+from symbnn.evaluate import one_by_one
 from symbnn.evaluate.given import Apply, count_samples, is_chunked, is_posterior, kept
 from symbnn.frameworks import check_apply
 from symbnn.types import Key, Samples
@@ -58,8 +59,8 @@ def fold(
     check_inputs(inputs, block_samples, block_inputs)
     samples = kept(samples, key)
     mesh_axis = sample_axis(samples)
-    inputs = _replicate(mesh_axis, inputs)
-    step = functools.partial(_statistics, apply, reduction, block_inputs, mesh_axis)
+    inputs = replicate(mesh_axis, inputs)
+    step = functools.partial(statistics, apply, reduction.summarise, block_inputs, mesh_axis)
     total = None
     for block in blocks(samples, block_samples, key=key, num_samples=num_samples):
         new = step(block, inputs)
@@ -148,21 +149,33 @@ def _slice(samples: Samples, start: Any, size: int, mesh_axis: NamedSharding | N
     )(samples)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def _statistics(
+def statistics(
     apply: Apply,
-    reduction: Reduction,
+    summarise: Callable[..., Any],
     block_inputs: int,
     mesh_axis: NamedSharding | None,
     block: Block,
     inputs: jax.Array,
 ) -> Any:
     """Statistics of one block of samples at all inputs, with a leading axis of devices."""
+    if one_by_one.is_wanted(apply, block.samples, inputs, block_inputs):
+        return one_by_one.summaries(apply, summarise, block_inputs, mesh_axis, *block, inputs)
+    return _side_by_side(apply, summarise, block_inputs, mesh_axis, block, inputs)
 
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _side_by_side(
+    apply: Apply,
+    summarise: Callable[..., Any],
+    block_inputs: int,
+    mesh_axis: NamedSharding | None,
+    block: Block,
+    inputs: jax.Array,
+) -> Any:
     def local(block: Block, inputs: jax.Array) -> Any:
         def at(inputs: jax.Array) -> Any:
             outputs = jax.vmap(apply, in_axes=(0, None))(block.samples, inputs)
-            return reduction.summarise(outputs, block.weights)
+            return summarise(outputs, block.weights)
 
         return jax.tree.map(lambda leaf: leaf[None], map_blocks(at, (inputs,), block_inputs))
 
@@ -208,7 +221,8 @@ def _merge_devices(reduction: Reduction, total: Any) -> Any:
     return functools.reduce(reduction.merge, (tree.take(total, device) for device in range(devices)))
 
 
-def _replicate(mesh_axis: NamedSharding | None, array: Any) -> jax.Array:
+def replicate(mesh_axis: NamedSharding | None, array: Any) -> jax.Array:
+    """The array on every device that holds samples."""
     if mesh_axis is None:
         return jnp.asarray(array)
     return jax.device_put(array, NamedSharding(mesh_axis.mesh, PartitionSpec()))

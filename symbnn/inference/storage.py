@@ -15,12 +15,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import JaxprEqn, Literal
+from jax.extend.core import Literal
 from jaxtyping import Array
 
 from symbnn import tree
 from symbnn.density import LogDensity, Target
 from symbnn.inference.base import Chunk, Sink
+from symbnn.programs import programs_in
 from symbnn.types import Key, Params, Samples
 
 
@@ -172,12 +173,6 @@ def _constants(program: Any) -> Iterator[Any]:
         yield from (atom.val for atom in equation.invars if isinstance(atom, Literal))
         for inner in programs_in(equation):
             yield from _constants(inner)
-
-
-def programs_in(equation: JaxprEqn) -> list[Any]:
-    """The jaxprs that an equation calls."""
-    leaves = jax.tree.leaves(list(equation.params.values()), is_leaf=lambda value: hasattr(value, "eqns"))
-    return [leaf for leaf in leaves if hasattr(leaf, "eqns")]
 
 
 def checksum(values: Any) -> str:

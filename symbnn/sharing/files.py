@@ -1,18 +1,26 @@
 """Shared weights in a file that is really small: a label per weight, a few tables, and what is not shared.
 
-| array        | type                       | what                                                      |
-|--------------|----------------------------|-----------------------------------------------------------|
-| `labels`     | smallest unsigned          | component of every weight; the number K marks an outlier  |
-| `components` | float32 (K, 5)             | mean, standard deviation, Cholesky factor                 |
-| `outliers`   | float32 (o, 2)             | mean and standard deviation, in the order of the weights  |
-| `indices`    | uint32 (o,)                | of outliers, where no label is free to mark them (K=256)  |
-| `ellipses`   | uint32 (e,), labels (e, c) | which weights blend which components                      |
-| `blends`     | float32 (e, c - 1)         | shares of the blend; the last is what is missing to one   |
-| `fixed`      | float32                    | the deterministic leaves, joined                          |
+| array           | of                | what                                                            |
+|-----------------|-------------------|-----------------------------------------------------------------|
+| `components`    | float32 (K, 5)    | mean, standard deviation, Cholesky factor; not coded            |
+| `labels`        | smallest unsigned | component of every weight; K: an outlier, K + 1: a blend        |
+| `outlier_means` | float32 (o,)      | in the order of the weights, as all that follow                 |
+| `outlier_stds`  | float32 (o,)      |                                                                 |
+| `blended`       | labels (c, e)     | components of a blend                                           |
+| `shares`        | float32 (c-1, e)  | of a blend; the last is what is missing to one                  |
+| `fixed`         | float32           | the deterministic leaves, joined                                |
+| `about`         | text (JSON)       | names and shapes of the leaves, how weights are drawn           |
+
+All but the components are coded without loss, by the Huffman code of deflate, each byte of a number apart.
+Labels are most of the file: components in the middle of the plane have many members and those at its edge
+few. Of floats the first bytes, sign and exponent, have few values.
 
 It is a tree file (`io.load_tree` opens it): atomic, with checksums.
 """
 
+import json
+import math
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -30,6 +38,8 @@ from symbnn.sharing.posterior import SharedWeights
 
 KIND = "shared weights"
 MODES = ("sampling", "noise", "blending")
+# Of names and shapes; those of a network of a thousand layers take a tenth of it.
+LONGEST_TEXT = 2**20
 
 
 def save(path: str | Path, shared: SharedWeights, metadata: Mapping[str, Any] | None = None) -> None:
@@ -41,32 +51,32 @@ def save(path: str | Path, shared: SharedWeights, metadata: Mapping[str, Any] | 
             raise ValueError(
                 f"leaf {name!r} has dtype {leaf.dtype}; deterministic leaves are kept as float32"
             )
+    for name in ("outlier_indices", "ellipse_indices"):
+        if np.any(np.diff(np.asarray(getattr(shared, name)).astype(np.int64)) <= 0):
+            raise ValueError(f"{name} do not rise; a file keeps weights in their order: sort them")
     if shared.labels.size and int(shared.labels.max()) >= num_components:
         raise ValueError(f"labels go up to {shared.labels.max()}; there are {num_components} components")
-    kind, is_marked = label_type(num_components), fits_mark(num_components)
-    outliers = np.asarray(shared.outlier_indices, np.uint32)
-    labels = np.asarray(shared.labels).astype(kind)
-    labels[outliers] = num_components if is_marked else 0
+    kind = label_type(num_components)
+    labels = np.asarray(shared.labels).astype(mark_type(num_components))
+    labels[np.asarray(shared.outlier_indices)] = num_components
+    labels[np.asarray(shared.ellipse_indices)] = num_components + 1
     arrays = {
-        "labels": labels,
         "components": np.concatenate([shared.means, shared.factors], axis=1, dtype=np.float32),
-        "outliers": np.stack([shared.outlier_means, shared.outlier_stds], axis=1, dtype=np.float32),
-        "ellipses": {
-            "indices": np.asarray(shared.ellipse_indices, np.uint32),
-            "components": np.asarray(shared.ellipse_components).astype(kind),
-            "blends": np.asarray(shared.ellipse_weights, np.float32)[:, :-1],
-        },
-        "fixed": np.concatenate([np.zeros(0, np.float32), *(leaf.ravel() for leaf in fixed.values())]),
+        "labels": coded(labels),
+        "outlier_means": coded(_single(shared.outlier_means)),
+        "outlier_stds": coded(_single(shared.outlier_stds)),
+        "blended": coded(np.asarray(shared.ellipse_components).astype(kind).T.ravel()),
+        "shares": coded(_single(shared.ellipse_weights)[:, :-1].T.ravel()),
+        "fixed": coded(np.concatenate([np.zeros(0, np.float32), *(leaf.ravel() for leaf in fixed.values())])),
     }
-    if not is_marked:
-        arrays["indices"] = outliers
     about = {
         "layout": list(zip(shared.layout.names, shared.layout.shapes, strict=True)),
+        "fixed": [(name, leaf.shape) for name, leaf in fixed.items()],
         "modes": {name: getattr(shared, name) for name in MODES},
-        "user": dict(metadata or {}),
+        "kept": int(shared.ellipse_components.shape[1]),
     }
-    shapes = [(name, leaf.shape) for name, leaf in fixed.items()]
-    save_tree(path, arrays, {"kind": KIND, "fixed": shapes, "user": about})
+    arrays["about"] = np.frombuffer(zlib.compress(json.dumps(about).encode(), 9), np.uint8)
+    save_tree(path, arrays, {"kind": KIND, "user": dict(metadata or {})})
 
 
 def load(path: str | Path, *, model: Any = None) -> tuple[SharedWeights, dict[str, Any]]:
@@ -82,31 +92,40 @@ def load(path: str | Path, *, model: Any = None) -> tuple[SharedWeights, dict[st
         )
     advice = "delete it and run the stage that made it again"
     with explaining(path, "the tables of shared weights", advice):
-        shared = _shared(arrays, stored["fixed"], stored["user"])
-        metadata = dict(stored["user"]["user"])
+        shared = _shared(arrays, json.loads(_inflated(arrays["about"], LONGEST_TEXT)))
+        metadata = dict(stored["user"])
     if model is not None:
         _check_model(path, shared, model)
     return shared, metadata
 
 
-def _shared(arrays: Mapping[str, Any], shapes: list[Any], about: Mapping[str, Any]) -> SharedWeights:
-    arrays = jax.tree.map(jnp.asarray, arrays)
-    components, labels, ellipses = arrays["components"], arrays["labels"], arrays["ellipses"]
-    is_marked = labels == len(components)
+def _shared(arrays: Mapping[str, Any], about: Mapping[str, Any]) -> SharedWeights:
     layout = Layout(*zip(*((name, tuple(shape)) for name, shape in about["layout"]), strict=True))
-    fixed = dict(
-        zip((name for name, _ in shapes), tree.cut(arrays["fixed"], [s for _, s in shapes]), strict=True)
-    )
+    components = arrays["components"]
+    num, kept, kind = len(components), about["kept"], label_type(len(components))
+    labels = decoded(arrays["labels"], layout.num_weights, mark_type(num))
+    outliers, blended = (np.flatnonzero(labels == num + mark) for mark in (0, 1))
+
+    def floats(name: str, count: int) -> np.ndarray:
+        return decoded(arrays[name], count, np.float32)
+
+    choices = decoded(arrays["blended"], kept * len(blended), kind).reshape(kept, len(blended)).T
+    first = floats("shares", (kept - 1) * len(blended)).reshape(kept - 1, len(blended)).T
+    labels[outliers] = 0
+    labels[blended] = choices[:, 0]
+    leaves = {name: tuple(shape) for name, shape in about["fixed"]}
+    joined = jnp.asarray(floats("fixed", sum(map(math.prod, leaves.values()))))
+    fixed = dict(zip(leaves, tree.cut(joined, list(leaves.values())), strict=True))
     return SharedWeights(
-        means=components[:, :2],
-        factors=components[:, 2:],
-        labels=jnp.where(is_marked, jnp.zeros_like(labels), labels),
-        outlier_indices=arrays.get("indices", jnp.flatnonzero(is_marked).astype(jnp.uint32)),
-        outlier_means=arrays["outliers"][:, 0],
-        outlier_stds=arrays["outliers"][:, 1],
-        ellipse_indices=ellipses["indices"],
-        ellipse_components=ellipses["components"],
-        ellipse_weights=jnp.asarray(complete(np.asarray(ellipses["blends"]))),
+        means=jnp.asarray(components[:, :2]),
+        factors=jnp.asarray(components[:, 2:]),
+        labels=jnp.asarray(labels.astype(kind)),
+        outlier_indices=jnp.asarray(outliers.astype(np.uint32)),
+        outlier_means=jnp.asarray(floats("outlier_means", len(outliers))),
+        outlier_stds=jnp.asarray(floats("outlier_stds", len(outliers))),
+        ellipse_indices=jnp.asarray(blended.astype(np.uint32)),
+        ellipse_components=jnp.asarray(choices),
+        ellipse_weights=jnp.asarray(complete(first)),
         fixed=tree.nested(fixed | dict.fromkeys(layout.names, jnp.zeros((0,), jnp.float32))),
         layout=layout,
         **about["modes"],
@@ -118,9 +137,41 @@ def label_type(num_components: int) -> Any:
     return next(t for t in (np.uint8, np.uint16, np.uint32) if num_components <= np.iinfo(t).max + 1)
 
 
-def fits_mark(num_components: int) -> bool:
-    """Whether that type has a number left over to mark outliers."""
-    return num_components <= np.iinfo(label_type(num_components)).max
+def mark_type(num_components: int) -> Any:
+    """The smallest unsigned type that also has a number for outliers and one for ellipse weights."""
+    return label_type(num_components + 2)
+
+
+def coded(values: np.ndarray) -> np.ndarray:
+    """Numbers (n,) as the bytes of a Huffman code: all their lowest bytes, then all the next, ..."""
+    planes = values.astype(values.dtype.newbyteorder("<")).view(np.uint8).reshape(-1, values.itemsize).T
+    coder = zlib.compressobj(level=9, memLevel=9, strategy=zlib.Z_HUFFMAN_ONLY)
+    # Flushed between them, so that each has a code of its own.
+    parts = [coder.compress(plane.tobytes()) + coder.flush(zlib.Z_FULL_FLUSH) for plane in planes]
+    return np.frombuffer(b"".join(parts) + coder.flush(), np.uint8)
+
+
+def decoded(stored: np.ndarray, count: int, kind: Any) -> np.ndarray:
+    """The inverse of `coded`; `ValueError` unless it gives `count` numbers."""
+    size = count * np.dtype(kind).itemsize
+    found = _inflated(stored, size + 1)
+    if len(found) != size:
+        raise ValueError(f"coded numbers have {len(found)} bytes or more; {count} of them need {size}")
+    planes = np.frombuffer(found, np.uint8).reshape(np.dtype(kind).itemsize, count)
+    ordered = np.ascontiguousarray(planes.T).reshape(-1)
+    return ordered.view(np.dtype(kind).newbyteorder("<")).astype(kind)
+
+
+def _inflated(stored: np.ndarray, most: int) -> bytes:
+    """What deflate packed; no more bytes than are expected, whatever the file says."""
+    try:
+        return zlib.decompressobj().decompress(np.asarray(stored, np.uint8).tobytes(), most)
+    except zlib.error as error:
+        raise ValueError(f"coded numbers cannot be read: {error}") from error
+
+
+def _single(values: Any) -> np.ndarray:
+    return np.asarray(values, np.float32)
 
 
 def _check_model(path: Path, shared: SharedWeights, model: Any) -> None:

@@ -1,10 +1,12 @@
 """Stages 1b and 2: from (mean, standard deviation) of every weight to shared Gaussians.
 
 cluster:  outliers out, mixture fitted to the rest, members of small clusters out
-refine:   components merged to a fixpoint, then weights outside their ellipse blended
+refine:   components merged to a fixpoint, then weights outside their ellipse blended; or, as in the paper,
+          first the ellipse weights, whose blends follow their components through the merging
 share:    all of it as a `SharedWeights` posterior
 """
 
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -12,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from symbnn.names import lookup
 from symbnn.sharing import gmm
 from symbnn.sharing.ellipses import CHI_SQUARE_95, Ellipses, find_ellipses
 from symbnn.sharing.files import label_type
@@ -25,6 +28,8 @@ from symbnn.types import Key, Params
 
 # Weights per component below which clusters fall under the smallest size by chance.
 WEIGHTS_PER_COMPONENT = 150
+ORDERS = {"merge first": False, "ellipses first": True}
+"""Whether ellipse weights are found before merging."""
 
 
 class Clusters(NamedTuple):
@@ -97,6 +102,7 @@ def refine(
     *,
     merging: bool = True,
     ellipses: bool = True,
+    order: str = "merge first",
     gradients: np.ndarray | None = None,
     formula: str = "moment",
     distance: float | None = None,
@@ -106,11 +112,19 @@ def refine(
     num_nearest: int = 5,
     num_kept: int = 2,
 ) -> Refined:
-    """Merge, then find ellipse weights; either may be left out.
+    """Merge and find ellipse weights, in this order or the other; either may be left out.
 
-    `gradients` are those of `component_gradients`. The next five settings are those of `merge`, the last two
-    those of `find_ellipses`.
+    In the order of the paper, `"ellipses first"`, ellipse weights are those outside the fitted components; a
+    merged one stands for both of its parts in their blends. Merging first, they are those outside the merged
+    components, which are wider. `gradients` are those of `component_gradients`. The next five settings are
+    those of `merge`, the last two those of `find_ellipses`.
     """
+    is_first = lookup(ORDERS, order, "order")
+    threshold = CHI_SQUARE_95 if ellipses else math.inf
+    find = functools.partial(
+        find_ellipses, points, threshold=threshold, num_nearest=num_nearest, num_kept=num_kept
+    )
+    blended = find(labels, mixture) if is_first else None
     merged = None
     if merging:
         merged = merge(
@@ -124,11 +138,9 @@ def refine(
         )
         mixture = merged.mixture
         labels = np.where(labels >= 0, merged.numbers[labels], -1).astype(np.int32)
-    threshold = CHI_SQUARE_95 if ellipses else math.inf
-    blended = find_ellipses(
-        points, labels, mixture, threshold=threshold, num_nearest=num_nearest, num_kept=num_kept
-    )
-    return Refined(mixture, labels, blended, merged)
+        if blended is not None:
+            blended = blended._replace(components=merged.numbers[blended.components].astype(np.int32))
+    return Refined(mixture, labels, find(labels, mixture) if blended is None else blended, merged)
 
 
 def share(
@@ -160,11 +172,14 @@ def share(
     outliers = np.flatnonzero(refined.labels < 0)
     factors = np.linalg.cholesky(refined.mixture.covariances)
     kind = label_type(refined.mixture.num_components)
+    # An ellipse weight counts for the densest component of its blend.
+    labels = np.maximum(refined.labels, 0)
+    labels[refined.ellipses.indices] = refined.ellipses.components[:, 0]
     single = lambda values: jnp.asarray(values, jnp.float32)  # noqa: E731
     return SharedWeights(
         means=single(refined.mixture.means),
         factors=single(np.stack([factors[:, 0, 0], factors[:, 1, 0], factors[:, 1, 1]], axis=1)),
-        labels=jnp.asarray(np.maximum(refined.labels, 0).astype(kind)),
+        labels=jnp.asarray(labels.astype(kind)),
         outlier_indices=jnp.asarray(outliers.astype(np.uint32)),
         outlier_means=single(points[outliers, 0]),
         outlier_stds=single(points[outliers, 1]),

@@ -10,10 +10,10 @@ import jax
 import numpy as np
 
 from symbnn import tree
-from symbnn.sharing.files import fits_mark, label_type
+from symbnn.sharing.files import label_type, mark_type
 from symbnn.sharing.posterior import SharedWeights
 
-FLOAT, INDEX = 4, 4
+FLOAT = 4
 
 
 class Size(NamedTuple):
@@ -28,7 +28,7 @@ class Size(NamedTuple):
     paper_count_blended: int
     """Outliers + 2 ellipse weights + 2 Gaussians (Table 8)."""
     bytes: int
-    """With a label in whole bytes for every weight."""
+    """With a label in whole bytes for every weight; the file codes labels shorter."""
     entropy_coded_bytes: int
     """With labels at their entropy: what an ideal entropy coder would reach."""
     pair_bytes: int
@@ -42,11 +42,10 @@ def size_of(shared: SharedWeights) -> Size:
     num, outliers = shared.layout.num_weights, shared.num_outliers
     ellipses, components = shared.num_ellipses, shared.num_components
     fixed = FLOAT * sum(tree.num_weights(leaf) for leaf in jax.tree.leaves(shared.fixed))
-    label = np.dtype(label_type(components)).itemsize
+    label, mark = (np.dtype(kind(components)).itemsize for kind in (label_type, mark_type))
     kept = shared.ellipse_components.shape[1]
     tables = FLOAT * (2 * outliers + 5 * components) + fixed
-    tables += ellipses * (INDEX + kept * label + FLOAT * (kept - 1))
-    tables += 0 if fits_mark(components) else INDEX * outliers
+    tables += ellipses * (kept * label + FLOAT * (kept - 1))
     return Size(
         num_weights=num,
         num_outliers=outliers,
@@ -54,7 +53,7 @@ def size_of(shared: SharedWeights) -> Size:
         num_components=components,
         paper_count=outliers + ellipses + 2 * components,
         paper_count_blended=outliers + 2 * ellipses + 2 * components,
-        bytes=tables + label * num,
+        bytes=tables + mark * num,
         entropy_coded_bytes=tables + int(np.ceil(num * label_entropy(shared) / 8)),
         pair_bytes=2 * FLOAT * num + fixed,
         weight_bytes=FLOAT * num + fixed,
@@ -62,9 +61,10 @@ def size_of(shared: SharedWeights) -> Size:
 
 
 def label_entropy(shared: SharedWeights) -> float:
-    """Bits per weight, with outliers as one more label."""
+    """Bits per weight, with outliers and ellipse weights as two more labels."""
     labels = np.asarray(shared.labels).astype(np.int64)
     labels[np.asarray(shared.outlier_indices)] = shared.num_components
+    labels[np.asarray(shared.ellipse_indices)] = shared.num_components + 1
     shares = np.bincount(labels) / len(labels)
     shares = shares[shares > 0]
     return float(-np.sum(shares * np.log2(shares)))

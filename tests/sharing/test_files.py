@@ -9,8 +9,9 @@ import pytest
 
 from symbnn import io, models, sharing
 from symbnn.sharing import Layout, SharedWeights, layout_of
+from symbnn.sharing.files import coded, decoded
 from symbnn.sharing.layout import remainder
-from tests.sharing.shared import MODEL, OUTLIERS, make
+from tests.sharing.shared import ELLIPSES, MODEL, OUTLIERS, make
 
 
 def test_size_by_the_papers_count_and_in_bytes():
@@ -18,11 +19,12 @@ def test_size_by_the_papers_count_and_in_bytes():
     assert size.paper_count == 2 + 2 + 2 * 3
     assert size.paper_count_blended == 2 + 2 * 2 + 2 * 3
     fixed = 4 * (5 + 3)
-    ellipses = 2 * (4 + 2 * 1 + 4)
+    ellipses = 2 * (2 * 1 + 4)
     assert size.bytes == 35 + 4 * (2 * 2 + 5 * 3) + ellipses + fixed
     assert size.pair_bytes == 8 * 35 + fixed
     labels = np.arange(35) % 3
     labels[OUTLIERS] = 3
+    labels[ELLIPSES] = 4
     shares = np.bincount(labels) / 35
     bits = -35 * np.sum(shares * np.log2(shares))
     assert size.entropy_coded_bytes == size.bytes - 35 + int(np.ceil(bits / 8))
@@ -30,7 +32,15 @@ def test_size_by_the_papers_count_and_in_bytes():
 
 def test_the_file_gives_the_same_networks_back(tmp_path):
     path = tmp_path / "shared.safetensors"
-    for changes in ({}, {"sampling": "first_coord"}, {"noise": "sign", "blending": "mixture"}):
+    none = {
+        "outlier_indices": jnp.zeros(0, jnp.uint32),
+        "outlier_means": jnp.zeros(0),
+        "outlier_stds": jnp.zeros(0),
+        "ellipse_indices": jnp.zeros(0, jnp.uint32),
+        "ellipse_components": jnp.zeros((0, 2), jnp.uint8),
+        "ellipse_weights": jnp.zeros((0, 2)),
+    }
+    for changes in ({}, {"sampling": "first_coord"}, {"noise": "sign", "blending": "mixture"}, none):
         shared = make(**changes)
         sharing.save(path, shared, {"note": "kept"})
         again, metadata = sharing.load(path, model=MODEL)
@@ -42,12 +52,8 @@ def test_the_file_gives_the_same_networks_back(tmp_path):
             np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize(
-    ("num_components", "label_bytes", "index_bytes"), [(255, 1, 0), (256, 1, 4), (257, 2, 0)]
-)
-def test_labels_take_the_smallest_type_and_mark_outliers_where_one_is_free(
-    tmp_path, num_components, label_bytes, index_bytes
-):
+@pytest.mark.parametrize(("num_components", "label_bytes"), [(254, 1), (255, 1), (256, 1), (257, 2)])
+def test_labels_take_the_smallest_type_and_outliers_are_marked(tmp_path, num_components, label_bytes):
     shared = make(
         means=jnp.ones((num_components, 2)),
         factors=jnp.ones((num_components, 3)),
@@ -55,14 +61,45 @@ def test_labels_take_the_smallest_type_and_mark_outliers_where_one_is_free(
     )
     path = tmp_path / "shared.safetensors"
     sharing.save(path, shared)
-    stored, _ = io.load_tree(path)
-    assert stored["labels"].dtype.itemsize == label_bytes
-    assert stored["ellipses"]["components"].dtype.itemsize == label_bytes
-    assert ("indices" in stored) == bool(index_bytes)
     again, _ = sharing.load(path)
+    assert again.labels.dtype.itemsize == again.ellipse_components.dtype.itemsize == label_bytes
     np.testing.assert_array_equal(again.outlier_indices, OUTLIERS)
-    plain = [i for i in range(35) if i not in OUTLIERS]
+    np.testing.assert_array_equal(again.ellipse_indices, ELLIPSES)
+    plain = [i for i in range(35) if i not in OUTLIERS + ELLIPSES]
     np.testing.assert_array_equal(np.asarray(again.labels)[plain], num_components - 1)
+
+
+@pytest.mark.parametrize(("num_components", "kind"), [(40, np.uint8), (300, np.uint16), (70_000, np.uint32)])
+def test_coded_labels_come_back_and_take_hardly_more_than_their_entropy(num_components, kind):
+    random = np.random.default_rng(0)
+    labels = np.clip(random.normal(num_components / 2, num_components / 10, 50_000), 0, num_components - 1)
+    labels = labels.astype(kind)
+    stored = coded(labels)
+    np.testing.assert_array_equal(decoded(stored, len(labels), kind), labels)
+    if kind == np.uint8:
+        shares = np.bincount(labels) / len(labels)
+        bits = -np.sum(shares[shares > 0] * np.log2(shares[shares > 0]))
+        # A Huffman code of these shares stays within 0.1 bits of their entropy.
+        assert bits <= 8 * len(stored) / len(labels) <= bits + 0.1
+
+
+def test_coded_floats_come_back_to_the_last_bit_and_take_less_where_their_size_is_alike():
+    random = np.random.default_rng(0)
+    stds = (0.02 + 1e-3 * random.normal(size=5000)).astype(np.float32)
+    odd = np.array([np.nan, np.inf, -0.0, 1e-45, 3.4e38], np.float32)
+    for values in (stds, odd, np.zeros(0, np.float32)):
+        again = decoded(coded(values), len(values), np.float32)
+        np.testing.assert_array_equal(again.view(np.uint32), values.view(np.uint32))
+    assert len(coded(stds)) < 0.8 * stds.nbytes
+
+
+def test_labels_that_are_too_many_too_few_or_no_code_are_refused():
+    stored = coded(np.zeros(1000, np.uint8))
+    for count in (999, 1001):
+        with pytest.raises(ValueError, match=f"{count} of them need {count}"):
+            decoded(stored, count, np.uint8)
+    with pytest.raises(ValueError, match="cannot be read"):
+        decoded(np.arange(50, dtype=np.uint8), 50, np.uint8)
 
 
 def test_a_file_of_many_weights_is_small(tmp_path):
@@ -83,6 +120,11 @@ def test_it_is_kept_like_any_posterior_too(tmp_path):
     assert again.layout == make().layout
     for a, b in zip(*(jax.tree.leaves(s.sample(jax.random.key(5), 2)) for s in (make(), again)), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_weights_out_of_order_are_not_written(tmp_path):
+    with pytest.raises(ValueError, match="ellipse_indices do not rise"):
+        sharing.save(tmp_path / "shared", make(ellipse_indices=jnp.array(ELLIPSES[::-1], jnp.uint32)))
 
 
 def test_damaged_foreign_and_wrong_files_are_named(tmp_path):

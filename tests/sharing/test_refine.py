@@ -251,3 +251,36 @@ def test_thresholds_that_leave_nothing_are_named():
         values[name][1] = bad
         with pytest.raises(ValueError, match=f"{name} of 1 of 3 weights are not finite, the first at 1"):
             find_outliers(**values, magnitude=1.0)
+
+
+# Order
+
+
+def test_ellipses_first_are_those_of_the_fitted_components_under_their_merged_numbers():
+    random = np.random.default_rng(3)
+    centres = np.linspace(-0.2, 0.2, 12)
+    labels = random.integers(12, size=4000).astype(np.int32)
+    points = np.stack(
+        [centres[labels] + 0.01 * random.normal(size=4000), 0.03 + 1e-3 * random.normal(size=4000)], 1
+    )
+    labels[:50] = -1
+    mixture = Mixture(
+        np.full(12, 1 / 12),
+        np.stack([centres, np.full(12, 0.03)], 1),
+        np.tile(np.diag([1e-4, 1e-6]), (12, 1, 1)),
+    )
+    fitted = find_ellipses(points, labels, mixture)
+    assert 0 < len(fitted.indices) < 400
+    for distance in (0.0, 2e-3, 1.0):
+        first = refine(points, mixture, labels, order="ellipses first", distance=distance, variance=np.inf)
+        np.testing.assert_array_equal(first.ellipses.indices, fitted.indices)
+        np.testing.assert_array_equal(first.ellipses.weights, fitted.weights)
+        np.testing.assert_array_equal(first.ellipses.components, first.merged.numbers[fitted.components])
+        last = refine(points, mixture, labels, distance=distance, variance=np.inf)
+        np.testing.assert_array_equal(first.labels, last.labels)
+        np.testing.assert_array_equal(first.mixture.means, last.mixture.means)
+        expected = find_ellipses(points, last.labels, last.mixture)
+        np.testing.assert_array_equal(last.ellipses.indices, expected.indices)
+    assert first.mixture.num_components == 1
+    with pytest.raises(ValueError, match="unknown order 'ellipses last'; did you mean 'ellipses first'"):
+        refine(points, mixture, labels, order="ellipses last")

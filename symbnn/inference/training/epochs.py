@@ -28,8 +28,8 @@ from jaxtyping import Array, Float
 from symbnn import tree
 from symbnn.data import Streamed
 from symbnn.density import Batch, Target
-from symbnn.inference.storage import programs_in
 from symbnn.inference.training.recipe import Recipe
+from symbnn.programs import has_convolution
 from symbnn.types import Key, Params
 
 Loss = Callable[[Params, Params, Batch, Key], tuple[Array, Params]]
@@ -182,14 +182,6 @@ def step_shapes(training: Training, state: TrainingState) -> tuple[Any, ...]:
 @functools.partial(jax.jit, static_argnames="loss")
 def _value(loss: Loss, weights: Params, statistics: Params, batch: Batch, key: Key) -> Array:
     return loss(weights, statistics, batch, key)[0]
-
-
-def has_convolution(program: Any) -> bool:
-    """Whether a jaxpr convolves, itself or in what it calls."""
-    return any(
-        equation.primitive.name == "conv_general_dilated" or any(map(has_convolution, programs_in(equation)))
-        for equation in program.eqns
-    )
 
 
 @functools.partial(jax.jit, static_argnames=("recipe", "num_data"))

@@ -7,7 +7,7 @@ import pytest
 
 from configs.parts import Data
 from experiments.common import problem
-from experiments.common.problem import load, perceptron
+from experiments.common.problem import fitted, load, perceptron
 from symbnn import data
 from tests.experiments.cases import debug_config
 
@@ -68,7 +68,7 @@ def test_a_quarter_turn_is_that_of_the_image():
     np.testing.assert_array_equal(given.outside("rotated"), turned.reshape(50, 64))
 
 
-def test_smaller_images_are_enlarged_by_whole_factors_only():
+def test_smaller_images_are_enlarged_by_whole_factors_and_bordered_and_larger_ones_refused():
     given = load(DEBUG, "resnet20_frn", hidden=(), width=0.1)
     twice = dataclasses.replace(
         given, image_shape=(16, 16, 1), data=given.data._replace(input_shape=(16, 16, 1))
@@ -77,7 +77,18 @@ def test_smaller_images_are_enlarged_by_whole_factors_only():
     np.testing.assert_array_equal(enlarged[:, ::2, ::2], enlarged[:, 1::2, 1::2])
     np.testing.assert_array_equal(enlarged[:, ::2, ::2], given.outside("digits"))
     with pytest.raises(ValueError, match=r"have shape \(8, 8, 1\), which does not enlarge"):
-        dataclasses.replace(given, image_shape=(17, 17, 1)).outside("digits")
+        dataclasses.replace(given, image_shape=(7, 7, 1)).outside("digits")
+
+
+def test_fitted_images_keep_their_pixels_in_the_middle_and_are_grey_in_every_channel():
+    images = np.random.default_rng(0).uniform(0.5, 1.0, size=(3, 4, 4, 1)).astype(np.float32)
+    found = fitted(images, (11, 10, 3))
+    assert found.shape == (3, 11, 10, 3)
+    np.testing.assert_array_equal(found[:, 1:9, 1:9], images.repeat(2, 1).repeat(2, 2).repeat(3, 3))
+    assert (found == 0).sum() == 3 * 3 * (11 * 10 - 8 * 8), "all else is a black border"
+    for shape in ((3, 4, 1), (4, 4, 3)):
+        colour = images.repeat(2, axis=3) if shape[2] == 3 else images
+        assert fitted(colour, shape) is colour
 
 
 def test_colours_are_scaled_and_images_of_another_set_as_the_network_sees_its_own(monkeypatch):

@@ -228,7 +228,8 @@ def test_configs_augment_as_the_paper_says():
     found = {name: changes_of(config.pretraining, config.data.name) for name, (_, config) in known.items()}
     assert found["digits"] == found["debug"] == ()
     assert found["mnist_lenet"] == found["mnist_resnet20"] == (Shift(2),)
-    assert found["cifar10_resnet20"] == found["cifar10_resnet18"] == (Shift(4), Flip())
+    for name in ("resnet20", "resnet20_pretrained", "resnet18"):
+        assert found[f"cifar10_{name}"] == (Shift(4), Flip())
     assert found["cifar100_resnet18"] == found["cifar100_wrn28_10"] == (Shift(4, reflect=True), Flip())
     for name in ("imagenet_resnet18", "imagenet_resnet50", "imagenet_vit_b16"):
         crop, flip, jitter = found[name]

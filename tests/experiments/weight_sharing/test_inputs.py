@@ -9,14 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
 import configs
 from experiments.harness.stages import CLASSES
-from experiments.weight_sharing import scores, study
+from experiments.weight_sharing import study
 from experiments.weight_sharing.imports import import_weights
 from experiments.weight_sharing.stages import load_problem
-from symbnn import evaluate, io, sharing, tree
+from symbnn import io, sharing
 from symbnn.inference.training.recipe import Recipe
 
 DEBUG = configs.STUDIES["weight_sharing"].configs["debug"][1]
@@ -99,25 +98,6 @@ def test_a_diverged_training_names_its_stage(problem):
         ),
     ):
         sharing.pretrain(jax.random.key(0), problem.target, recipe)
-
-
-@pytest.mark.slow
-def test_scores_against_other_data_are_those_of_scikit_learn(problem):
-    params = problem.model.init(jax.random.key(1))
-    params = jax.tree.map(lambda leaf: 3 * leaf, params)
-    noise = jax.random.uniform(jax.random.key(2), (80, 64))
-    found = scores.scores(problem, params, noise)
-    network = tree.stack([params])
-    inside, other = (
-        np.asarray(evaluate.predict(problem.model.apply, network, inputs)).max(axis=1)
-        for inputs in (problem.inputs, noise)
-    )
-    is_inside = np.arange(len(inside) + len(other)) < len(inside)
-    confidence = np.concatenate([inside, other])
-    assert found["auroc"] == pytest.approx(roc_auc_score(is_inside, confidence), abs=1e-6)
-    assert found["aupr"] == pytest.approx(average_precision_score(is_inside, confidence), abs=1e-6)
-    false, true, _ = roc_curve(is_inside, confidence, drop_intermediate=False)
-    assert found["fpr85"] == pytest.approx(false[np.argmax(true >= 0.85)], abs=1e-6)
 
 
 @pytest.mark.slow

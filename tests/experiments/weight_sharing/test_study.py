@@ -45,7 +45,9 @@ def test_stages_run_one_by_one_and_the_file_predicts_what_the_posterior_does(tmp
     table = study.run(with_stages("train", "evaluate"), tmp_path)
     out = capsys.readouterr().out
     assert out.count(": reused") == 4
-    assert {path.stem for path in (tmp_path / "stages").iterdir()} == set(STAGES)
+    columns = ("deterministic", "stochastic", "2DGBNN__untrained", "2DGBNN")
+    predicted = {f"predictions_{name}" for name in columns}
+    assert {path.stem for path in (tmp_path / "stages").iterdir()} == {*STAGES, *predicted}
     assert table.columns[-1] == "2DGBNN"
     problem = load_problem(DEBUG, 0)
     shared, _ = sharing.load(tmp_path / "shared.safetensors", model=problem.model)
@@ -66,14 +68,15 @@ def test_stages_are_no_part_of_what_a_run_is():
 def test_variants_change_what_they_say_and_nothing_else():
     base = CONFIGS["digits"][1]
     assert set(base.judging.variants) < set(CHANGES)
+    # One order is that of the one config, the other that of the other.
+    another = CONFIGS["cifar10_resnet20_pretrained"][1]
+    assert set(another.judging.counted) < set(CHANGES)
     for name in CHANGES:
-        other = changed(base, name)
-        parts = [
-            part
-            for part in ("clustering", "refining", "training")
-            if getattr(other, part) != getattr(base, part)
-        ]
-        assert parts, name
+        pairs = [(each, changed(each, name)) for each in (base, another)]
+        assert any(before != after for before, after in pairs), name
+        for before, after in pairs:
+            parts = {part: getattr(before, part) for part in ("clustering", "refining", "training")}
+            assert dataclasses.replace(after, **parts) == before, name
     assert changed(base, "neither").clustering.magnitude == math.inf
     with pytest.raises(ValueError, match="unknown variant 'no outlier'; did you mean 'no outliers'"):
         changed(base, "no outlier")
@@ -139,7 +142,7 @@ def test_networks_of_the_papers_rows_build(name):
     shape, num_classes = SHAPES[config.data.name]
     model = create(config.model.name, shape, num_classes, width=config.model.width)
     layout = sharing.layout_of(jax.eval_shape(model.init, jax.random.key(0)))
-    millions = {"resnet20_frn": 0.27, "resnet18": 11.2, "resnet50": 25.5, "wrn28_10": 36.5, "vit_b16": 86.3}
+    millions = {"resnet20": 0.27, "resnet18": 11.2, "resnet50": 25.5, "wrn28_10": 36.5, "vit_b16": 86.3}
     assert layout.num_weights / 1e6 == pytest.approx(millions[config.model.name], rel=0.07)
 
 
@@ -158,6 +161,9 @@ def test_all_stages_run_on_a_few_batches_of_the_right_shape(name, tmp_path, monk
 
     monkeypatch.setattr(common_problem.data, "load", load)
     config = CONFIGS[name][1]
+    if config.pretraining.published:
+        monkeypatch.setenv("SYMBNN_DATA_DIR", str(tmp_path))
+        publish(tmp_path, config, shape, num_classes)
     config = dataclasses.replace(
         config,
         data=Data(name=config.data.name),
@@ -167,9 +173,25 @@ def test_all_stages_run_on_a_few_batches_of_the_right_shape(name, tmp_path, monk
             config.clustering, num_components=64, num_sweeps=1, gradient_batches=2
         ),
         training=dataclasses.replace(config.training, epochs=1),
-        judging=dataclasses.replace(config.judging, num_draws=2, num_seeds=1, mean_field=False),
+        judging=dataclasses.replace(
+            config.judging, num_draws=2, num_seeds=1, mean_field=False, counted=config.judging.counted[:2]
+        ),
     )
-    table = study.run(config, tmp_path)
-    values = {row.name: row.cells[3].value for row in table.rows}
+    table = study.run(config, tmp_path / "run")
+    column = table.columns.index("2DGBNN")
+    values = {row.name: row.cells[column].value for row in table.rows}
     assert math.isfinite(values["NLL"])
     assert 1 <= values["Gaussians"] <= 64
+
+
+def publish(folder, config, shape, num_classes):
+    """Files of networks nobody trained, and a reference of eight images, where the config looks for them."""
+    model = create(config.model.name, shape, num_classes)
+    for index, name in enumerate(config.pretraining.published):
+        path = folder / "pretrained" / name
+        path.parent.mkdir(exist_ok=True)
+        params = model.init(jax.random.key(index))
+        io.save_safetensors(path, io.to_torch(model, params, config.model.name))
+    path = folder / config.judging.reference
+    path.parent.mkdir(exist_ok=True)
+    np.save(path, np.full((8, num_classes), 1 / num_classes, np.float32))
