@@ -10,8 +10,8 @@ rows chains, trajectories and trainings are shortened instead.
 `python -m experiments.uci all` takes about half an hour on two idle CPU cores. `airfoil` and `bikesharing`
 run MCLMC only, longer, to stand beside bde, which becomes a column of their tables where SYMBNN_PEER_PYTHON
 names a Python that has it (`python -m venv peer`, then `peer/bin/pip install sklearn-contrib-bde`: it needs
-an older BlackJAX than this project). It runs with its published settings, a quarter of an hour of one core
-for airfoil and seven hours for bikesharing. It publishes RMSE 0.1215 and NLL -0.9126 for airfoil, 0.2261 and
+an older BlackJAX than this project). It runs with its published settings, six minutes of one core
+for airfoil and hours for bikesharing. It publishes RMSE 0.1215 and NLL -0.9126 for airfoil, 0.2261 and
 -0.7315 for bikesharing.
 """
 
@@ -191,11 +191,11 @@ CONFIGS: dict[str, tuple[str, Uci]] = {
     ),
     **{name: (f"{name} alone, as in all: minutes on two CPU cores", Uci(sets=(name,))) for name in UCI},
     "airfoil": (
-        "1,503 rows, 16-16-16-16, MCLMC beside bde: ten minutes, with bde twenty-five, of one CPU core",
+        "1,503 rows, 16-16-16-16, MCLMC beside bde: ten minutes, with bde sixteen, of one CPU core",
         replace(
             BESIDE,
             sets=("airfoil",),
-            mclmc=Microcanonical(num_burnin=150_000),
+            mclmc=Microcanonical(num_burnin=100_000),
             peer=Peer(sets=("airfoil",)),
         ),
     ),
