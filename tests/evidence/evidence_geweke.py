@@ -194,6 +194,8 @@ def draw_figure(right: list[Examined], faulty: list[Examined]) -> None:
             axis.plot(one.outcome.scores, np.full(len(one.outcome.scores), place), "o", ms=3, alpha=0.6)
         axis.axvspan(-bound, bound, color="0.9", zorder=0)
         axis.set_xscale("symlog", linthresh=5)
+        low, high = axis.get_xlim()
+        axis.set_xticks([tick for tick in (-100, -10, 0, 10, 100) if low < tick < high])
         labels = [f"{one.sampler}: {one.fault}" if one.fault else one.sampler for one in rows]
         axis.set_yticks(np.arange(len(rows)), labels, fontsize=7)
         axis.invert_yaxis()
