@@ -195,7 +195,7 @@ CONFIGS: dict[str, tuple[str, Uci]] = {
         replace(
             BESIDE,
             sets=("airfoil",),
-            mclmc=Microcanonical(num_burnin=100_000),
+            mclmc=Microcanonical(num_chains=8, num_burnin=130_000),
             peer=Peer(sets=("airfoil",)),
         ),
     ),

@@ -32,7 +32,6 @@ def test_every_table_has_a_config_and_those_of_bde_have_its_lengths():
         assert tables.HIDDEN[name] == (16, 16, 16, 16)
         assert config.peer.num_warmup == 50_000
         assert config.mclmc.num_samples == config.peer.num_samples // config.peer.thinning
-        assert config.mclmc.num_chains == config.peer.num_members
         assert tables.shortened(config, 17_379 if name == "bikesharing" else 1202) == config
 
 
