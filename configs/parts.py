@@ -219,3 +219,46 @@ class Refinement:
     """Training images that no candidate is fitted to: they are judged on these."""
     max_divergence: float = bounded(0.8, 0.0, 1e6)
     """In nats per weight; candidates that went further from the aligned Gaussian are not chosen."""
+
+
+@dataclass(frozen=True)
+class Chains:
+    """Chains of a sampler, each started from a member of the ensemble."""
+
+    num_chains: int = bounded(4, 1, 4096)
+    """At most as many as the ensemble has members."""
+    num_samples: int = bounded(100, 4, 10_000_000)
+    """Draws kept of every chain."""
+    num_burnin: int = bounded(100, 2, 10_000_000)
+    """Transitions before the first draw, in which step sizes adapt."""
+
+
+@dataclass(frozen=True)
+class Hamiltonian(Chains):
+    """Hamiltonian Monte Carlo; a trajectory is a quarter period of the prior, if so many steps reach it."""
+
+    max_num_steps: int = bounded(300, 1, 1_000_000)
+    """Most leapfrog steps of a trajectory."""
+
+
+@dataclass(frozen=True)
+class NoUTurn(Chains):
+    """The No-U-Turn Sampler, with a mass for every weight."""
+
+    max_doublings: int = bounded(7, 1, 20)
+    """A trajectory has at most 2 to this many steps."""
+
+
+@dataclass(frozen=True)
+class Microcanonical(Chains):
+    """Microcanonical Langevin Monte Carlo without adjustment, as bde runs it (MILE, Sommer et al. 2025)."""
+
+    num_chains: int = bounded(10, 1, 4096)
+    """At most as many as the ensemble has members."""
+    num_burnin: int = bounded(20_000, 2, 10_000_000)
+    """Steps before the first draw; bde takes 50,000."""
+    thinning: int = bounded(10, 1, 100_000)
+    """Steps per draw."""
+    energy_variance: tuple[float, float] = bounded((0.5, 0.01), 1e-12, 1e12)
+    """Of the energy error per weight, wanted at the start and at the end of the burn-in; bde has 0.5 and 0.1,
+    with which draws are biased to a lower density."""

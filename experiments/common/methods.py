@@ -9,9 +9,8 @@ from typing import Any
 
 import jax
 
-from configs.parts import Descent, Laplace, Trajectories, Variational
+from configs.parts import Descent, Hamiltonian, Laplace, Microcanonical, NoUTurn, Trajectories, Variational
 from configs.posterior_quality import PosteriorQuality, Swag
-from configs.uci import Hamiltonian, Microcanonical, NoUTurn
 from experiments.common import optimizers
 from experiments.common.problem import Problem
 from experiments.harness.progress import SHOWN

@@ -8,7 +8,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from configs.uci import Chains, Hamiltonian, Microcanonical, NoUTurn, Uci
+from configs.parts import Chains, Hamiltonian, Microcanonical, NoUTurn
+from configs.uci import Uci
 from experiments.common.problem import Problem
 from symbnn import data, density, keys, models
 
