@@ -8,11 +8,11 @@ Hernández-Lobato and Adams (2015). Nothing is sampled from minibatches: above `
 rows chains, trajectories and trainings are shortened instead.
 
 `python -m experiments.uci all` takes about half an hour on two idle CPU cores. `airfoil` and `bikesharing`
-run MCLMC only, longer and with draws from the last two fifths of its steps, to stand beside bde, which becomes a column of their tables where SYMBNN_PEER_PYTHON
-names a Python that has it (`python -m venv peer`, then `peer/bin/pip install sklearn-contrib-bde`: it needs
-an older BlackJAX than this project). It runs with its published settings, six minutes of one core
-for airfoil and hours for bikesharing. It publishes RMSE 0.1215 and NLL -0.9126 for airfoil, 0.2261 and
--0.7315 for bikesharing.
+run MCLMC only, longer and with draws from the last two fifths of its steps, to stand beside bde, which
+becomes a column of their tables where SYMBNN_PEER_PYTHON names a Python that has it (`python -m venv peer`,
+then `peer/bin/pip install sklearn-contrib-bde`: it needs an older BlackJAX than this project). It runs with
+its published settings, six minutes of one core for airfoil and hours for bikesharing. It publishes RMSE
+0.1215 and NLL -0.9126 for airfoil, 0.2261 and -0.7315 for bikesharing.
 """
 
 from dataclasses import dataclass, replace
