@@ -88,7 +88,7 @@ class Clustered(NamedTuple):
 
     def decode(self, kept: dict[str, Any]) -> Params:
         """The centre of every weight."""
-        labels = decoded(np.asarray(kept["labels"]), self.layout.num_weights, np.uint8)
+        labels = decoded(np.asarray(kept["labels"]), [self.layout.num_weights], np.uint8)
         return sharing.insert(self.layout, kept["fixed"], jnp.asarray(np.asarray(kept["centres"])[labels]))
 
 

@@ -70,7 +70,9 @@ def kept(path: Path, made: Any) -> Any:
     """What was made, written to `path` and read back."""
     if isinstance(made, SharedWeights):
         sharing.save(path, made)
-        return sharing.load(path)[0]
+        found, _ = sharing.load(path)
+        check_same(made, found)
+        return found
     if isinstance(made, DiagonalGaussian | Empirical):
         io.save_posterior(path, made)
         return io.load_posterior(path)[0]
@@ -82,21 +84,23 @@ def kept(path: Path, made: Any) -> Any:
 
 
 def judged(problem: Problem, path: Path, make: Make, outside: Mapping[str, Any]) -> dict[str, Any]:
-    """Predictions of what comes back from the file, inside and `outside` the data; its bytes, its counts."""
-    made = make()
-    posterior = kept(path, made)
-    if isinstance(made, SharedWeights):
-        check_same(made, posterior)
+    """Predictions of what comes back from the file, inside and `outside` the data; its counts."""
+    posterior = kept(path, make())
     found: dict[str, Any] = {
         "inside": predictions.predict(problem, posterior, problem.inputs, problem.labels),
         "outside": {
             name: predictions.predict(problem, posterior, inputs) for name, inputs in outside.items()
         },
-        "bytes": path.stat().st_size,
     }
     if isinstance(posterior, SharedWeights):
         found["counts"] = counts(posterior)
     return found
+
+
+def num_bytes(path: Path, make: Make) -> int:
+    """Of the file, written anew by this code, whichever code made the predictions."""
+    kept(path, make())
+    return path.stat().st_size
 
 
 def counts(shared: SharedWeights) -> dict[str, int]:

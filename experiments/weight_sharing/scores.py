@@ -16,7 +16,7 @@ Scores = dict[str, Any]
 RECALL = 0.85
 
 
-def scores(problem: Problem, judged: dict[str, Any]) -> Scores:
+def scores(problem: Problem, judged: dict[str, Any], num_bytes: int) -> Scores:
     """Accuracy, NLL and ECE of the mean prediction, accuracy of single draws, counts, bytes, OOD scores."""
     labels, inside = np.asarray(problem.labels), judged["inside"]
     probs = probabilities(inside)
@@ -25,7 +25,7 @@ def scores(problem: Problem, judged: dict[str, Any]) -> Scores:
         # From logarithms: a probability that is 0 in float32 has a finite one.
         "nll": -np.mean(np.take_along_axis(inside["log_probs"], labels[:, None], axis=1)),
         "ece": evaluate.ece(probs, problem.labels),
-        "bytes": judged["bytes"],
+        "bytes": num_bytes,
         **judged.get("counts", {}),
     }
     if (reference := reference_of(problem)) is not None:

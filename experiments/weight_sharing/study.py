@@ -121,7 +121,12 @@ class Seeded:
         network, stochastic, before = found["pretrain"], found["stochastic"], self.before()
         if stage == "train":
             return stages.train(problem, config, network, stochastic, before, checkpoint)
-        return {name: scores.scores(problem, found["predictions"][name]) for name, _ in self.columns()}
+        return {
+            name: scores.scores(
+                problem, found["predictions"][name], contenders.num_bytes(self.path(name), make)
+            )
+            for name, make in self.columns()
+        }
 
     def columns(self) -> Iterable[tuple[str, contenders.Make]]:
         """The columns that this seed has."""
@@ -188,7 +193,8 @@ def _variants(opened: Run, config: WeightSharing, first: Seeded) -> dict[str, An
         found = {}
         for when, each in {"before": before, "after": after}.items():
             path, make = first.path(f"{name} {when}"), functools.partial(_given, each)
-            found[when] = scores.scores(problem, contenders.judged(problem, path, make, {}))
+            judged = contenders.judged(problem, path, make, {})
+            found[when] = scores.scores(problem, judged, path.stat().st_size)
         return found
 
     return {

@@ -79,7 +79,7 @@ def size_table(problem: Problem, shared: SharedWeights, scored: dict[str, Scores
         "bytes of float32 weights": size.weight_bytes,
         "bytes of float32 (mean, std) pairs": size.pair_bytes,
         "bytes of 2DGBNN with labels of whole bytes": size.bytes,
-        "bytes of 2DGBNN with entropy-coded labels (ideal coder)": size.entropy_coded_bytes,
+        "bytes of 2DGBNN with ideally coded labels, all else as it is": size.entropy_coded_bytes,
         **{f"file of {name}": int(each["bytes"]) for name, each in scored.items()},
     }
     rows = [

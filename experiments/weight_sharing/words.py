@@ -39,9 +39,17 @@ def introduction(problem: Problem) -> list[str]:
         "Gaussians and the outliers on the evidence bound; the result is called 2DGBNN.",
     ]
     if config.pretraining.published:
+        files, num = config.pretraining.published, config.judging.num_seeds
         said.append(
-            "Stage 0 is not trained here: seed by seed it is one of the published networks "
-            f"{', '.join(config.pretraining.published)}, with inputs scaled as their authors did."
+            f"Stage 0 is not trained here: seed by seed it is one of the published networks "
+            f"{', '.join(files[:num])}, with inputs scaled as their authors did; an ensemble has all "
+            f"{len(files)} that are named. Stages 1 and 3 train for {config.stochastic.epochs} and "
+            f"{config.training.epochs} epochs."
+        )
+    if not config.judging.mean_field:
+        said.append(
+            "Mean-field VI was not trained here; where sizes are compared with it, it has a mean and a "
+            "standard deviation for every kernel weight."
         )
     if problem.has_batch_statistics:
         said.append(STATISTICS[config.model.statistics].format(num=config.model.statistics_images))

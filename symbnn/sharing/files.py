@@ -1,19 +1,19 @@
 """Shared weights in a file that is really small: a label per weight, a few tables, and what is not shared.
 
-| array           | of                | what                                                            |
+| table           | of                | what                                                            |
 |-----------------|-------------------|-----------------------------------------------------------------|
-| `components`    | float32 (K, 5)    | mean, standard deviation, Cholesky factor; not coded            |
+| `components`    | float32 (5, K)    | mean, standard deviation, Cholesky factor                       |
 | `labels`        | smallest unsigned | component of every weight; K: an outlier, K + 1: a blend        |
 | `outlier_means` | float32 (o,)      | in the order of the weights, as all that follow                 |
 | `outlier_stds`  | float32 (o,)      |                                                                 |
 | `blended`       | labels (c, e)     | components of a blend                                           |
 | `shares`        | float32 (c-1, e)  | of a blend; the last is what is missing to one                  |
 | `fixed`         | float32           | the deterministic leaves, joined                                |
-| `about`         | text (JSON)       | names and shapes of the leaves, how weights are drawn           |
 
-All but the components are coded without loss, by the Huffman code of deflate, each byte of a number apart.
-Labels are most of the file: components in the middle of the plane have many members and those at its edge
-few. Of floats the first bytes, sign and exponent, have few values.
+All are coded without loss, by the Huffman code of deflate, each byte of a number apart, and lie one after the
+other in `tables`; `about` (JSON, packed too) has their lengths, the leaves, and how weights are drawn. Labels
+are most of the file: components in the middle of the plane have many members and those at its edge few, and
+every leaf has a code of its own. Of floats the first bytes, sign and exponent, have few values.
 
 It is a tree file (`io.load_tree` opens it): atomic, with checksums.
 """
@@ -21,7 +21,7 @@ It is a tree file (`io.load_tree` opens it): atomic, with checksums.
 import json
 import math
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +60,12 @@ def save(path: str | Path, shared: SharedWeights, metadata: Mapping[str, Any] | 
     labels = np.asarray(shared.labels).astype(mark_type(num_components))
     labels[np.asarray(shared.outlier_indices)] = num_components
     labels[np.asarray(shared.ellipse_indices)] = num_components + 1
-    arrays = {
-        "components": np.concatenate([shared.means, shared.factors], axis=1, dtype=np.float32),
-        "labels": coded(labels),
+    ends = np.cumsum(shared.layout.sizes)[:-1]
+    tables = {
+        "components": coded(
+            np.concatenate([shared.means, shared.factors], axis=1, dtype=np.float32).T.ravel()
+        ),
+        "labels": coded(*np.split(labels, ends)),
         "outlier_means": coded(_single(shared.outlier_means)),
         "outlier_stds": coded(_single(shared.outlier_stds)),
         "blended": coded(np.asarray(shared.ellipse_components).astype(kind).T.ravel()),
@@ -73,9 +76,12 @@ def save(path: str | Path, shared: SharedWeights, metadata: Mapping[str, Any] | 
         "layout": list(zip(shared.layout.names, shared.layout.shapes, strict=True)),
         "fixed": [(name, leaf.shape) for name, leaf in fixed.items()],
         "modes": {name: getattr(shared, name) for name in MODES},
+        "components": num_components,
         "kept": int(shared.ellipse_components.shape[1]),
+        "lengths": {name: len(table) for name, table in tables.items()},
     }
-    arrays["about"] = np.frombuffer(zlib.compress(json.dumps(about).encode(), 9), np.uint8)
+    packed = zlib.compress(json.dumps(about).encode(), 9)
+    arrays = {"about": np.frombuffer(packed, np.uint8), "tables": np.concatenate(list(tables.values()))}
     save_tree(path, arrays, {"kind": KIND, "user": dict(metadata or {})})
 
 
@@ -92,30 +98,33 @@ def load(path: str | Path, *, model: Any = None) -> tuple[SharedWeights, dict[st
         )
     advice = "delete it and run the stage that made it again"
     with explaining(path, "the tables of shared weights", advice):
-        shared = _shared(arrays, json.loads(_inflated(arrays["about"], LONGEST_TEXT)))
+        shared = _shared(arrays["tables"], json.loads(_inflated(arrays["about"], LONGEST_TEXT)))
         metadata = dict(stored["user"])
     if model is not None:
         _check_model(path, shared, model)
     return shared, metadata
 
 
-def _shared(arrays: Mapping[str, Any], about: Mapping[str, Any]) -> SharedWeights:
+def _shared(joined: np.ndarray, about: Mapping[str, Any]) -> SharedWeights:
     layout = Layout(*zip(*((name, tuple(shape)) for name, shape in about["layout"]), strict=True))
-    components = arrays["components"]
-    num, kept, kind = len(components), about["kept"], label_type(len(components))
-    labels = decoded(arrays["labels"], layout.num_weights, mark_type(num))
-    outliers, blended = (np.flatnonzero(labels == num + mark) for mark in (0, 1))
+    ends = np.cumsum(list(about["lengths"].values()))
+    tables = dict(zip(about["lengths"], np.split(joined, ends[:-1]), strict=True))
+    num, kept = about["components"], about["kept"]
+    kind = label_type(num)
 
     def floats(name: str, count: int) -> np.ndarray:
-        return decoded(arrays[name], count, np.float32)
+        return decoded(tables[name], [count], np.float32)
 
-    choices = decoded(arrays["blended"], kept * len(blended), kind).reshape(kept, len(blended)).T
+    labels = decoded(tables["labels"], layout.sizes, mark_type(num))
+    outliers, blended = (np.flatnonzero(labels == num + mark) for mark in (0, 1))
+    components = floats("components", 5 * num).reshape(5, num).T
+    choices = decoded(tables["blended"], [kept * len(blended)], kind).reshape(kept, len(blended)).T
     first = floats("shares", (kept - 1) * len(blended)).reshape(kept - 1, len(blended)).T
     labels[outliers] = 0
     labels[blended] = choices[:, 0]
     leaves = {name: tuple(shape) for name, shape in about["fixed"]}
-    joined = jnp.asarray(floats("fixed", sum(map(math.prod, leaves.values()))))
-    fixed = dict(zip(leaves, tree.cut(joined, list(leaves.values())), strict=True))
+    joined_leaves = jnp.asarray(floats("fixed", sum(map(math.prod, leaves.values()))))
+    fixed = dict(zip(leaves, tree.cut(joined_leaves, list(leaves.values())), strict=True))
     return SharedWeights(
         means=jnp.asarray(components[:, :2]),
         factors=jnp.asarray(components[:, 2:]),
@@ -142,24 +151,30 @@ def mark_type(num_components: int) -> Any:
     return label_type(num_components + 2)
 
 
-def coded(values: np.ndarray) -> np.ndarray:
-    """Numbers (n,) as the bytes of a Huffman code: all their lowest bytes, then all the next, ..."""
-    planes = values.astype(values.dtype.newbyteorder("<")).view(np.uint8).reshape(-1, values.itemsize).T
+def coded(*parts: np.ndarray) -> np.ndarray:
+    """Numbers (n,) as bytes of Huffman codes: of every part all the lowest bytes, then all the next, ..."""
     coder = zlib.compressobj(level=9, memLevel=9, strategy=zlib.Z_HUFFMAN_ONLY)
-    # Flushed between them, so that each has a code of its own.
-    parts = [coder.compress(plane.tobytes()) + coder.flush(zlib.Z_FULL_FLUSH) for plane in planes]
-    return np.frombuffer(b"".join(parts) + coder.flush(), np.uint8)
+    packed = []
+    for part in parts:
+        for plane in part.astype(part.dtype.newbyteorder("<")).view(np.uint8).reshape(-1, part.itemsize).T:
+            # Flushed after each, so that each has a code of its own.
+            packed += [coder.compress(plane.tobytes()), coder.flush(zlib.Z_FULL_FLUSH)]
+    return np.frombuffer(b"".join(packed) + coder.flush(), np.uint8)
 
 
-def decoded(stored: np.ndarray, count: int, kind: Any) -> np.ndarray:
-    """The inverse of `coded`; `ValueError` unless it gives `count` numbers."""
-    size = count * np.dtype(kind).itemsize
+def decoded(stored: np.ndarray, counts: Sequence[int], kind: Any) -> np.ndarray:
+    """The numbers of all parts that `coded` packed; `ValueError` unless they are as many as `counts`."""
+    width = np.dtype(kind).itemsize
+    size = width * sum(counts)
     found = _inflated(stored, size + 1)
     if len(found) != size:
-        raise ValueError(f"coded numbers have {len(found)} bytes or more; {count} of them need {size}")
-    planes = np.frombuffer(found, np.uint8).reshape(np.dtype(kind).itemsize, count)
-    ordered = np.ascontiguousarray(planes.T).reshape(-1)
-    return ordered.view(np.dtype(kind).newbyteorder("<")).astype(kind)
+        raise ValueError(f"coded numbers have {len(found)} bytes or more; {sum(counts)} of them need {size}")
+    parts = np.split(np.frombuffer(found, np.uint8), width * np.cumsum(counts)[:-1])
+    ordered = [
+        np.ascontiguousarray(part.reshape(width, count).T).reshape(-1)
+        for part, count in zip(parts, counts, strict=True)
+    ]
+    return np.concatenate(ordered).view(np.dtype(kind).newbyteorder("<")).astype(kind)
 
 
 def _inflated(stored: np.ndarray, most: int) -> bytes:

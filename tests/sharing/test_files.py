@@ -75,7 +75,7 @@ def test_coded_labels_come_back_and_take_hardly_more_than_their_entropy(num_comp
     labels = np.clip(random.normal(num_components / 2, num_components / 10, 50_000), 0, num_components - 1)
     labels = labels.astype(kind)
     stored = coded(labels)
-    np.testing.assert_array_equal(decoded(stored, len(labels), kind), labels)
+    np.testing.assert_array_equal(decoded(stored, [len(labels)], kind), labels)
     if kind == np.uint8:
         shares = np.bincount(labels) / len(labels)
         bits = -np.sum(shares[shares > 0] * np.log2(shares[shares > 0]))
@@ -88,18 +88,31 @@ def test_coded_floats_come_back_to_the_last_bit_and_take_less_where_their_size_i
     stds = (0.02 + 1e-3 * random.normal(size=5000)).astype(np.float32)
     odd = np.array([np.nan, np.inf, -0.0, 1e-45, 3.4e38], np.float32)
     for values in (stds, odd, np.zeros(0, np.float32)):
-        again = decoded(coded(values), len(values), np.float32)
+        again = decoded(coded(values), [len(values)], np.float32)
         np.testing.assert_array_equal(again.view(np.uint32), values.view(np.uint32))
     assert len(coded(stds)) < 0.8 * stds.nbytes
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.uint16, np.float32])
+def test_parts_of_different_kind_have_codes_of_their_own_and_come_back_joined(kind):
+    random = np.random.default_rng(0)
+    parts = [
+        random.integers(low, low + 4, size=size).astype(kind)
+        for low, size in ((0, 9000), (90, 0), (50, 9000))
+    ]
+    stored = coded(*parts)
+    np.testing.assert_array_equal(decoded(stored, [len(part) for part in parts], kind), np.concatenate(parts))
+    if kind == np.uint8:
+        assert len(stored) < 0.75 * len(coded(np.concatenate(parts)))
 
 
 def test_labels_that_are_too_many_too_few_or_no_code_are_refused():
     stored = coded(np.zeros(1000, np.uint8))
     for count in (999, 1001):
         with pytest.raises(ValueError, match=f"{count} of them need {count}"):
-            decoded(stored, count, np.uint8)
+            decoded(stored, [count], np.uint8)
     with pytest.raises(ValueError, match="cannot be read"):
-        decoded(np.arange(50, dtype=np.uint8), 50, np.uint8)
+        decoded(np.arange(50, dtype=np.uint8), [50], np.uint8)
 
 
 def test_a_file_of_many_weights_is_small(tmp_path):

@@ -123,7 +123,7 @@ def test_a_network_that_is_sure_and_wrong_has_a_large_but_finite_nll(problem, pa
     probs = evaluate.predict(problem.model.apply, tree.stack([sure]), problem.inputs)
     assert np.asarray(probs).min() == 0.0
     found = predictions.predict(problem, sure, problem.inputs, problem.labels)
-    scored = scores.scores(problem, {"inside": found, "outside": {}, "bytes": 1})
+    scored = scores.scores(problem, {"inside": found, "outside": {}}, 1)
     logits = np.asarray(problem.model.apply(sure, problem.inputs), np.float64)
     right = np.take_along_axis(logits, np.asarray(problem.labels)[:, None], 1)[:, 0]
     largest = logits.max(1)
@@ -179,7 +179,7 @@ def test_a_reference_of_other_images_is_refused_and_one_of_these_is_compared_wit
         scores.reference_of(given)
     np.save(path, np.full((50, 10), 0.1, np.float32))
     sure = {"log_probs": np.where(np.arange(10) == 3, 0.0, -80.0) * np.ones((50, 1)), "singles": np.ones(1)}
-    found = scores.scores(given, {"inside": sure, "outside": {}, "bytes": 1})
+    found = scores.scores(given, {"inside": sure, "outside": {}}, 1)
     assert found["total_variation"] == pytest.approx(0.9, abs=1e-6)
 
 
