@@ -26,7 +26,8 @@ ALL = CONFIGS["all"][1]
 
 def test_every_table_has_a_config_and_those_of_bde_have_its_lengths():
     assert set(UCI) == set(NUM_ROWS)
-    assert set(CONFIGS) == {*UCI, "all", "debug"}
+    assert set(CONFIGS) == {*UCI, "all", "small", "debug"}
+    assert all(NUM_ROWS[name] <= 1600 for name in CONFIGS["small"][1].sets)
     for name in ("airfoil", "bikesharing"):
         config = CONFIGS[name][1]
         assert tables.HIDDEN[name] == (16, 16, 16, 16)
