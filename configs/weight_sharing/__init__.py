@@ -149,7 +149,7 @@ CONFIGS = {
         ),
     ),
     "cifar10_resnet20": (
-        "50,000 colour images, ResNet-20 with BatchNorm from nothing in 15 epochs: two hours of one CPU core",
+        "50,000 colour images, ResNet-20 from nothing in 15 epochs of one cycle: not run at full length yet",
         WeightSharing(
             data=Data(name="cifar10"),
             model=parts.SharedNetwork(name="resnet20", statistics="frozen"),
@@ -170,7 +170,7 @@ CONFIGS = {
         ),
     ),
     "cifar10_resnet20_pretrained": (
-        "50,000 colour images, three published ResNet-20s with BatchNorm: two hours of one CPU core",
+        "50,000 colour images, three published ResNet-20s with BatchNorm: 76 minutes of one CPU core",
         WeightSharing(
             data=Data(name="cifar10"),
             # Chosen with the fourth network, which is no seed here, on the last 1,000 training images, cut at
