@@ -73,7 +73,7 @@ def mclmc(
         energy_variance: Wanted of the unadjusted kernel, per dimension, at the start and at the end of the
             burn-in; None is (0.5, 0.1). It is that of usual steps: where a few errors are far larger, as with
             ReLU networks, the mean square (`energy_error`²) is several times as large. Smaller values have
-            less bias and move more slowly; (0.5, 0.01) predicts better with long chains of such networks.
+            less bias and move more slowly.
         target_acceptance: What the adaptation of the adjusted kernel aims at; None is 0.9.
         max_num_steps: Most steps, on average, of an adjusted trajectory.
         (settings of all samplers)

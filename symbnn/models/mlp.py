@@ -71,8 +71,8 @@ def mlp(
         activation: One of `ACTIVATIONS`.
         dropout: Probability of dropping a hidden unit, in training mode only.
         rows: Which axis of the hidden values holds the examples. "last" is the same network, whose gradient
-            on CPUs takes half the time or less where layers are a few dozen units wide: a product of thin
-            matrices is fast along its long axis.
+            on CPUs may take half the time where layers are a few dozen units wide, as a product of thin
+            matrices is fast along its long axis; not for every number of chains side by side: measure.
     """
     if rows not in ("first", "last"):
         raise ValueError(f"rows must be 'first' or 'last'; got {rows!r}")
