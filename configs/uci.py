@@ -159,7 +159,7 @@ CONFIGS: dict[str, tuple[str, Uci]] = {
         Uci(),
     ),
     "small": (
-        "the six tables of at most 1,600 rows, nothing shortened: some 20 minutes of one CPU core, not measured",
+        "the six tables of at most 1,600 rows, nothing shortened: some 20 minutes of a core, not measured",
         Uci(sets=SMALL),
     ),
     **{name: (f"{name} alone, as in all: minutes on two CPU cores", Uci(sets=(name,))) for name in UCI},
