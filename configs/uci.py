@@ -87,8 +87,9 @@ class Refined(Descent):
     """Whose draws are made compact."""
     rank: int = bounded(16, 1, 10_000)
     """Directions of the low-rank law."""
-    num_components: int = bounded(8, 1, 10_000)
-    """Gaussians of the mixture, each of one chain."""
+    num_components: int = bounded(9, 1, 10_000)
+    """Gaussians of the mixture, each of one chain: the most that are 50 times fewer numbers than ten chains
+    of 100 draws."""
     num_epochs: int = bounded(200, 1, 100_000)
     """Passes over the training inputs and as many mixed-up ones."""
     batch_size: int = bounded(256, 1, 1_000_000)
@@ -138,7 +139,7 @@ class Uci(Seeded):
     ensemble: Ensemble = Ensemble(num_members=10, num_epochs=300, batch_size=64, learning_rate=1e-2)
     hmc: Hamiltonian = Hamiltonian()
     nuts: NoUTurn = NoUTurn()
-    mclmc: Microcanonical = Microcanonical()
+    mclmc: Microcanonical = Microcanonical(thinning=100)
     variational: Variational = Variational(num_epochs=500, batch_size=64, learning_rate=3e-3)
     swag: Swag = Swag(learning_rate=1e-5)
     laplace: Laplace = Laplace(structure="full", leaves="all", tune=("prior",))
@@ -178,6 +179,7 @@ CONFIGS: dict[str, tuple[str, Uci]] = {
             BESIDE,
             sets=("bikesharing",),
             mclmc=Microcanonical(num_burnin=6_000, thinning=40),
+            compact=Refined(num_epochs=30),
             peer=Peer(sets=("bikesharing",), num_epochs=1200),
             rows_at_full_length=None,
         ),

@@ -11,6 +11,7 @@
 | refined q_d       | control: the same fit from the draws as they are                      | 2        |
 | raw mixture       | control: the same fit from the chains of the mixture as they are      | 2 parts  |
 | random q, mixture | controls: the same fits from untrained networks                       | as above |
+| thinned draws     | control: as many draws, evenly spaced, as the mixture has numbers     | 2 parts  |
 
 Numbers are for every weight, a part is a component of the mixture; n draws are n of them. Fits see no
 targets.
@@ -33,8 +34,8 @@ from symbnn.posteriors import DiagonalGaussian, Empirical, GaussianMixture
 from symbnn.types import Samples
 
 DRAWS = "draws"
-REFINED, MIXTURE = "refined q_r", "refined mixture"
-CONTROLS = {REFINED: ("refined q_d", "random q"), MIXTURE: ("raw mixture", "random mixture")}
+REFINED, MIXTURE, THINNED = "refined q_r", "refined mixture", "thinned draws"
+CONTROLS = {REFINED: ("refined q_d", "random q"), MIXTURE: ("raw mixture", "random mixture", THINNED)}
 BALANCED_TOGETHER = 64
 SHRINK = 0.1
 """Of the standard deviations with which fits begin: weights drawn independently from all modes overflow."""
@@ -75,7 +76,11 @@ def make(problem: Problem, draws: Empirical) -> dict[str, dict[str, Any]]:
     inputs = _inputs(problem)
     wanted = evaluate.predict(problem.model.apply, draws, inputs, likelihood=LIKELIHOOD)
     refined = {name: _refine(problem, start, inputs, wanted) for name, start in starts.items()}
-    return {name: {"law": law, "std_ratio": np.nan} for name, law in plain.items()} | refined
+    thinned = {THINNED: _thinned(draws.samples, 2 * settings.num_components)}
+    known, controls = (
+        {name: {"law": law, "std_ratio": np.nan} for name, law in laws.items()} for laws in (plain, thinned)
+    )
+    return known | refined | controls
 
 
 def score(problem: Problem, draws: Empirical, laws: Mapping[str, Any]) -> dict[str, dict[str, float]]:
@@ -102,7 +107,7 @@ def table(problem: Problem, name: str, found: Mapping[str, Mapping[str, float]])
     ]
     title = (
         f"{name}: compact posteriors of the draws of {scores.WORDS[settings.source]}; laws are judged by "
-        f"{problem.config.num_draws} networks; the last four columns and q_d are the controls"
+        f"{problem.config.num_draws} networks; q_d and the last five columns are the controls"
     )
     return Table(title, list(found), rows)
 
@@ -139,6 +144,12 @@ def _random(problem: Problem, number: int) -> Any:
         for network in networks
     ]
     return laws[0] if number == 1 else posteriors.mixture(laws)
+
+
+def _thinned(samples: Samples, number: int) -> Empirical:
+    """So many of the networks, in the middle of stretches of equal length."""
+    places = (np.arange(number) + 0.5) * tree.num_samples(samples) / number
+    return Empirical(tree.take(samples, places.astype(int)))
 
 
 def _inputs(problem: Problem) -> jax.Array:

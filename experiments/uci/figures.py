@@ -12,6 +12,8 @@ from symbnn.plot.style import PALETTE, new_figure
 
 LEAST = 1e-3
 """Differences below this are drawn at it: the axis is logarithmic."""
+MARKERS = "osD"
+"""The next where the colours begin again."""
 
 
 def nll(judged: Scores) -> Figure:
@@ -49,12 +51,12 @@ def _dots(
     figure, (panel,) = new_figure(width=7.0, height=1.6 + 0.32 * len(rows))
     offsets = np.linspace(-0.3, 0.3, len(columns))
     for index, (name, values) in enumerate(columns.items()):
-        colour = PALETTE[index % len(PALETTE)]
+        colour, marker = PALETTE[index % len(PALETTE)], MARKERS[index // len(PALETTE)]
         places = [(max(value, LEAST), row) for row, value in enumerate(values) if value is not None]
         panel.plot(
             [place[0] for place in places],
             [place[1] + offsets[index] for place in places],
-            "o",
+            marker,
             color=colour,
             markersize=4,
             markerfacecolor="none" if name in hollow else colour,

@@ -38,6 +38,27 @@ def scores(problem: Problem, judged: dict[str, Any], num_bytes: int) -> Scores:
     return found | ({"outside": outside} if outside else {})
 
 
+def difference(problem: Problem, judged: dict[str, Any], base: dict[str, Any]) -> Scores:
+    """Accuracy and NLL above those of `base`, each with its standard error over the same examples.
+
+    Two predictions err on much the same examples, so their difference is known better than either.
+    """
+    labels = np.asarray(problem.labels)
+
+    def of_examples(each: dict[str, Any]) -> dict[str, np.ndarray]:
+        log_probs = each["inside"]["log_probs"].astype(np.float64)
+        return {
+            "accuracy": log_probs.argmax(axis=1) == labels,
+            "nll": -np.take_along_axis(log_probs, labels[:, None], axis=1)[:, 0],
+        }
+
+    own, other = of_examples(judged), of_examples(base)
+    apart = {name: own[name].astype(np.float64) - other[name] for name in own}
+    means = {name: values.mean() for name, values in apart.items()}
+    errors = {f"{name}_error": values.std(ddof=1) / np.sqrt(len(values)) for name, values in apart.items()}
+    return means | errors
+
+
 def probabilities(found: Predictions) -> Any:
     """Mean probabilities; normalised again, as float32 logarithms are rounded."""
     probs = np.exp(found["log_probs"].astype(np.float64))

@@ -195,7 +195,8 @@ def _variants(opened: Run, config: WeightSharing, first: Seeded) -> dict[str, An
             path, make = first.path(f"{name} {when}"), functools.partial(_given, each)
             judged = contenders.judged(problem, path, make, {})
             found[when] = scores.scores(problem, judged, path.stat().st_size)
-        return found
+        base = artefacts["predictions"][contenders.TRAINED]
+        return found | {"difference": scores.difference(problem, judged, base)}
 
     return {
         name: opened.stage(f"variant_{variants.file_name(name)}", functools.partial(compute, name))
@@ -248,7 +249,7 @@ def _present(
     if counts:
         tables.append(count_table(problem, scored[0], counts))
     if changes:
-        tables.append(variant_table(scored[0], changes, len(problem.labels)))
+        tables.append(variant_table(scored[0], changes))
     table = present(
         opened,
         introduction=words.introduction(problem),

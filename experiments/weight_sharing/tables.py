@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from experiments.common.problem import Problem
 from experiments.harness.tables import Cell, Row, Table
 from experiments.weight_sharing.contenders import TRAINED, UNTRAINED, num_kernels
@@ -159,30 +157,37 @@ def count_table(problem: Problem, base: dict[str, Scores], counts: dict[str, Any
     return Table("Counts before Stage 3, one change of settings each, first seed", columns, rows)
 
 
-def variant_table(base: dict[str, Scores], changes: dict[str, Any], num_judged: int) -> Table:
-    """One row per change of settings, with the standard error of its difference in accuracy."""
+def variant_table(base: dict[str, Scores], changes: dict[str, Any]) -> Table:
+    """One row per change of settings, with the standard errors of its differences."""
     names = ("accuracy", "nll", "ece", "single_mean", "single_worst")
 
-    def row(words: str, before: Scores | None, after: Scores) -> Row:
+    def row(words: str, before: Scores | None, after: Scores, apart: Scores | None) -> Row:
         counts = "/".join(str(int(after[name])) for name in ("outliers", "ellipses", "gaussians"))
         cells = [
             Cell(None if before is None else float(before["nll"])),
             *(Cell(float(after[name])) for name in names),
+            *(_with_error(apart, name, scale) for name, scale in (("accuracy", 100.0), ("nll", 1.0))),
         ]
         cells.append(Cell(float(after["bytes"]) / 1e3))
         return Row(f"{words} ({counts})", tuple(cells))
 
-    rows = [row("as above", base.get(UNTRAINED), base[TRAINED])]
-    rows += [row(name, each["before"], each["after"]) for name, each in changes.items()]
-    columns = ("NLL before Stage 3", *(ROWS[name][0] for name in names), "kB of its file")
-    error = 100 * standard_error(float(base[TRAINED]["accuracy"]), num_judged)
+    rows = [row("as above", base.get(UNTRAINED), base[TRAINED], None)]
+    rows += [row(name, each["before"], each["after"], each["difference"]) for name, each in changes.items()]
+    columns = (
+        "NLL before Stage 3",
+        *(ROWS[name][0] for name in names),
+        "points of accuracy above the first row",
+        "NLL above the first row",
+        "kB of its file",
+    )
     title = (
-        "One change of settings each, first seed (outliers/ellipses/Gaussians); standard error of an "
-        f"accuracy {error:.2f} points"
+        "One change of settings each, first seed (outliers/ellipses/Gaussians); differences ± their standard "
+        "error over the test examples"
     )
     return Table(title, columns, tuple(rows))
 
 
-def standard_error(accuracy: float, num_judged: int) -> float:
-    """Of a share of so many independent examples."""
-    return float(np.sqrt(accuracy * (1 - accuracy) / num_judged))
+def _with_error(apart: Scores | None, name: str, scale: float) -> Cell:
+    if apart is None:
+        return Cell(None)
+    return Cell(scale * float(apart[name]), scale * float(apart[f"{name}_error"]))

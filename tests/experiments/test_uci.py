@@ -160,7 +160,7 @@ def test_findings_follow_the_numbers():
 
 
 def test_a_law_that_loses_little_but_is_not_small_does_not_count():
-    names = ("refined q_r", "refined mixture", "refined q_d", "raw mixture", "random q", "random mixture")
+    names = [name for law, controls in compact.CONTROLS.items() for name in (law, *controls)]
     kept = {name: {"gap": 0.01, "mixture_gap": 0.01, "fewer": 60.0} for name in names}
     large = kept | {
         "refined q_r": {"gap": 0.01, "mixture_gap": 0.5, "fewer": 40.0},
@@ -170,7 +170,16 @@ def test_a_law_that_loses_little_but_is_not_small_does_not_count():
     assert "on 1 of 2 tables (yacht), by the NLL of the whole mixture of networks on 1; its" in said[0]
     assert said[0].endswith("its controls: refined q_d on 2, random q on 1.")
     assert "on 2 of 2 tables (yacht, energy)" in said[1]
-    assert said[1].endswith("its controls: raw mixture on 2, random mixture on 2.")
+    assert said[1].endswith("its controls: raw mixture on 2, random mixture on 2, thinned draws on 2.")
+
+
+def test_thinned_draws_are_evenly_spaced_and_no_more_numbers_than_the_mixture():
+    samples = {"weight": np.arange(1000.0)[:, None]}
+    kept = np.asarray(compact._thinned(samples, 18).samples["weight"])[:, 0]
+    assert len(kept) == 18
+    assert set(np.diff(kept)) <= {55.0, 56.0}
+    assert kept[0] == 1000 // 36
+    assert kept[-1] == 999 - 1000 // 36
 
 
 FAKE = """

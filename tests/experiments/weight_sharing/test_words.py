@@ -8,8 +8,15 @@ import pytest
 import configs
 from configs.weight_sharing.parts import Published
 from experiments.weight_sharing.contenders import DETERMINISTIC, ENSEMBLE, KMEANS, TRAINED
+from experiments.weight_sharing.scores import difference
 from experiments.weight_sharing.stages import load_problem
-from experiments.weight_sharing.tables import count_table, main_table, outside_table, size_table
+from experiments.weight_sharing.tables import (
+    count_table,
+    main_table,
+    outside_table,
+    size_table,
+    variant_table,
+)
 from experiments.weight_sharing.words import findings, introduction
 from tests.sharing.shared import make
 
@@ -93,12 +100,37 @@ def test_findings_follow_the_numbers(problem):
     assert "on letters, 2DGBNN is worse" in said
 
 
+def changed(gain, error):
+    apart = {"accuracy": gain, "accuracy_error": error, "nll": 0.1, "nll_error": 0.02}
+    return {"before": FIRST[TRAINED], "after": FIRST[TRAINED], "difference": apart}
+
+
 def test_ablations_within_their_noise_are_no_differences(problem):
-    worse = {"before": FIRST[TRAINED], "after": FIRST[TRAINED] | {"accuracy": np.float64(0.70)}}
-    same = {"before": FIRST[TRAINED], "after": FIRST[TRAINED] | {"accuracy": np.float64(0.905)}}
-    said = findings(problem, [FIRST], {}, {"no ellipses": worse, "no outliers": same})
-    assert "accuracy -21.00 points, NLL 1.00 times: a loss as in the paper" in said[-2]
-    assert "no difference beyond the noise of one seed (standard error 4.05 points)" in said[-1]
+    changes = {"no ellipses": changed(-0.21, 0.1), "no outliers": changed(-0.19, 0.1)}
+    changes["neither"] = changed(0.21, 0.1)
+    said = findings(problem, [FIRST], {}, changes)
+    assert "accuracy -21.00 ± 10.00 points, NLL +0.1000 ± 0.0200: a loss as in the paper" in said[-3]
+    assert "no difference beyond the test examples' noise" in said[-2]
+    assert ": a gain." in said[-1]
+    row = variant_table(FIRST, changes).rows[1]
+    assert [(cell.value, cell.spread) for cell in row.cells[6:8]] == [(-21.0, 10.0), (0.1, 0.02)]
+
+
+def test_the_error_of_a_difference_is_that_of_the_examples_on_which_two_differ(problem):
+    labels = np.asarray(problem.labels)
+    right = np.where(np.arange(10) == labels[:, None], 0.7, 0.3 / 9)
+    wrong = np.roll(right, 1, axis=1)
+    judged = [{"inside": {"log_probs": np.log(probs)}} for probs in (right, right.copy())]
+    same = difference(problem, *judged)
+    assert all(value == 0 for value in same.values())
+    judged[0]["inside"]["log_probs"][:10] = np.log(wrong[:10])
+    apart = difference(problem, *judged)
+    share = 10 / len(labels)
+    assert apart["accuracy"] == pytest.approx(-share)
+    error = np.sqrt(share * (1 - share) / (len(labels) - 1))
+    assert apart["accuracy_error"] == pytest.approx(error)
+    assert apart["nll"] == pytest.approx(share * np.log(0.7 * 9 / 0.3))
+    assert apart["nll_error"] == pytest.approx(error * np.log(0.7 * 9 / 0.3))
 
 
 def test_the_settings_nearest_to_the_papers_counts_are_named(problem):
