@@ -178,7 +178,7 @@ CONFIGS: dict[str, tuple[str, Uci]] = {
         replace(
             BESIDE,
             sets=("bikesharing",),
-            mclmc=Microcanonical(num_burnin=6_000, thinning=40),
+            mclmc=Microcanonical(num_burnin=12_000, thinning=80),
             compact=Refined(num_epochs=30),
             peer=Peer(sets=("bikesharing",), num_epochs=1200),
             rows_at_full_length=None,
