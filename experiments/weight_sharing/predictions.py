@@ -20,8 +20,8 @@ from experiments.common.problem import Problem
 from symbnn import evaluate, keys, tree
 from symbnn.data import Streamed
 from symbnn.density import categorical
-from symbnn.evaluate.corrections import with_statistics
-from symbnn.evaluate.lockstep import trace
+from symbnn.evaluate.corrections.lockstep import trace
+from symbnn.evaluate.corrections.moments import with_statistics
 from symbnn.posteriors import Empirical
 from symbnn.types import Params, Samples
 

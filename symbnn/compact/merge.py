@@ -20,8 +20,8 @@ import jax.numpy as jnp
 
 from symbnn import chains, evaluate, symmetry, tree
 from symbnn.compact.regression import regressed
-from symbnn.evaluate.corrections import check_visible, with_moments, with_statistics
-from symbnn.evaluate.lockstep import Traced, trace, walk
+from symbnn.evaluate.corrections.lockstep import Traced, trace, walk
+from symbnn.evaluate.corrections.moments import check_visible, with_moments, with_statistics
 from symbnn.frameworks import described, library
 from symbnn.models import Model
 from symbnn.names import lookup

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from symbnn.evaluate.corrections import is_repairable, measured, moments, repaired
-from symbnn.evaluate.lockstep import Leaves, Reading
+from symbnn.evaluate.corrections.lockstep import Leaves, Reading
+from symbnn.evaluate.corrections.moments import is_repairable, measured, moments, repaired
 from symbnn.symmetry.program import Equation
 
 # λ as a share of the mean squared input: of no weight among thousands of rows, enough to invert by.

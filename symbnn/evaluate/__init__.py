@@ -11,7 +11,7 @@ from symbnn.evaluate.calibration import (
 )
 from symbnn.evaluate.checks import unchecked
 from symbnn.evaluate.classification import accuracy, agreement, brier, nll, total_variation
-from symbnn.evaluate.corrections import recompute_statistics, repair
+from symbnn.evaluate.corrections.moments import recompute_statistics, repair
 from symbnn.evaluate.coverage import RegressionSummary, coverage, regression_summary
 from symbnn.evaluate.diversity import disagreement, mutual_information, mutual_information_score
 from symbnn.evaluate.gaussians import kl, wasserstein

@@ -10,7 +10,7 @@ from flax import linen as nn
 from flax import nnx
 
 from symbnn import evaluate, models, tree
-from symbnn.evaluate.lockstep import trace
+from symbnn.evaluate.corrections.lockstep import trace
 from tests.evaluate.networks import BATCH, RANDOM, ResidualNorms, apply, network, preactivations
 
 INPUTS = jnp.asarray(5.0 + 10.0 * RANDOM.normal(size=(48, 6, 6, 2)), jnp.float32)

@@ -21,8 +21,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from symbnn.evaluate.norms import PRODUCTS, SUMS, Norm, find_norm
-from symbnn.evaluate.origins import VIEWS, Origins, Spread, is_added, spread_along
+from symbnn.evaluate.corrections.norms import PRODUCTS, SUMS, Norm, find_norm
+from symbnn.evaluate.corrections.origins import VIEWS, Origins, Spread, is_added, spread_along
 from symbnn.symmetry.program import Equation, Program, Value
 
 LINEAR = {"dot_general", "conv_general_dilated"}

@@ -7,7 +7,7 @@ The activations of a mean of networks vary less than those of any of them (varia
 - `repair` (REPAIR, Jordan et al. 2022, arXiv 2211.08403): give each pre-activation of the mean network the
   mean and standard deviation interpolated from the ends, by an affine change of the unit's own weights.
 
-Both find their places in the program of the network (`symbnn.evaluate.preactivations`), not by names.
+Both find their places in the program of the network (`preactivations` beside it), not by names.
 """
 
 from collections.abc import Sequence
@@ -17,9 +17,9 @@ import jax
 import jax.numpy as jnp
 
 from symbnn.evaluate.barrier import Correction
-from symbnn.evaluate.lockstep import Apply, Leaves, Reading, Traced, trace, walk
-from symbnn.evaluate.origins import Spread
-from symbnn.evaluate.preactivations import Site
+from symbnn.evaluate.corrections.lockstep import Apply, Leaves, Reading, Traced, trace, walk
+from symbnn.evaluate.corrections.origins import Spread
+from symbnn.evaluate.corrections.preactivations import Site
 from symbnn.symmetry.program import Value
 from symbnn.types import Params
 

@@ -7,7 +7,7 @@ used as a multiple of what is kept (Equinox makes up for the bias of the first u
 
 from typing import NamedTuple
 
-from symbnn.evaluate.origins import ROOTS, Origins, Spread, spread_along
+from symbnn.evaluate.corrections.origins import ROOTS, Origins, Spread, spread_along
 from symbnn.symmetry.program import Equation, Value
 
 PRODUCTS, SUMS = {"mul", "div"}, {"add", "sub", "add_any"}

@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 
 from symbnn import tree
-from symbnn.evaluate.origins import Origins
-from symbnn.evaluate.preactivations import Site, find_sites
+from symbnn.evaluate.corrections.origins import Origins
+from symbnn.evaluate.corrections.preactivations import Site, find_sites
 from symbnn.symmetry.program import LOOPS, Equation, Program, Value, flatten
 from symbnn.types import Params
 
