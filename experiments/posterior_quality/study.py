@@ -121,5 +121,5 @@ def _introduction(problem: Problem) -> list[str]:
             "batch normalisation does not have."
         )
     elif left_out:
-        sentences.append(f"Left out for their cost: {', '.join(left_out)}.")
+        sentences.append(f"Not run: {', '.join(left_out)}.")
     return [*sentences, SETTINGS.format(key=config.sort_key, gauge=GAUGES[scores.gauge(problem)])]

@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -135,6 +136,24 @@ def test_results_keep_table_and_figures_and_nothing_else(finished, tmp_path):
     assert {path.name for path in folder.iterdir()} == names | {"README.md"}
     with pytest.raises(ValueError, match="not a finished run"):
         publish(tmp_path, tmp_path)
+
+
+NOT_RUN = {
+    "scaling_symmetry": ("adam",),
+    "posterior_quality": ("dropout", "variational", "swag", "sghmc", "hmc"),
+}
+"""Methods that a debug config leaves out, as words of which a sentence about them has one."""
+
+
+def test_nothing_is_said_of_a_method_that_did_not_run(finished):
+    study, directory, _ = finished
+    chosen = json.loads((directory / "run.json").read_text())["config"]
+    names = [*chosen.get("methods", ()), *chosen.get("law", {}).get("optimizers", ())]
+    assert not set(names) & set(NOT_RUN.get(study, ()))
+    lines = (directory / "table.md").read_text().splitlines()
+    said = " ".join(line for line in lines if not line.startswith("Not run: "))
+    words = set(re.findall(r"[a-z]+", said.lower()))
+    assert not words & set(NOT_RUN.get(study, ()))
 
 
 class Links(HTMLParser):
