@@ -165,12 +165,15 @@ def test_a_law_that_loses_little_but_is_not_small_does_not_count():
     large = kept | {
         "refined q_r": {"gap": 0.01, "mixture_gap": 0.5, "fewer": 40.0},
         "random q": {"gap": 0.5, "mixture_gap": 0.5, "fewer": 60.0},
+        "thinned draws": {"gap": 0.0, "mixture_gap": 0.5, "fewer": 60.0},
     }
     said = findings.of_laws({"yacht": kept, "energy": large})
     assert "on 1 of 2 tables (yacht), by the NLL of the whole mixture of networks on 1; its" in said[0]
     assert said[0].endswith("its controls: refined q_d on 2, random q on 1.")
     assert "on 2 of 2 tables (yacht, energy)" in said[1]
     assert said[1].endswith("its controls: raw mixture on 2, random mixture on 2, thinned draws on 2.")
+    assert "lose less than the refined mixture on 1 of 2 tables, by the NLL of the whole" in said[2]
+    assert "networks on 0: there" in said[2]
 
 
 def test_thinned_draws_are_evenly_spaced_and_no_more_numbers_than_the_mixture():
