@@ -69,3 +69,32 @@ def test_make_targets_exist():
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"^make ([\w-]+)", README, re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+OVERVIEW = ROOT / "results" / "README.md"
+
+
+def rows(text):
+    """Cells of every row of every table, without heads and rules."""
+    found = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"
+    ]
+    return [cells for cells in found if cells[0] != "what" and not cells[0].startswith("---")]
+
+
+def test_every_number_of_the_overview_stands_on_its_page():
+    """As written, so that a page that is made anew makes this page wrong at once."""
+    for what, _, ours, link, _ in rows(OVERVIEW.read_text()):
+        (target,) = re.findall(r"\]\(([^)]+)\)", link)
+        page = (OVERVIEW.parent / target).read_text()
+        numbers = re.findall(r"(?<![\w.,])-?\d+(?:,\d{3})*(?:\.\d+)?", ours)
+        assert numbers, what
+        for number in numbers:
+            assert re.search(rf"(?<![\d.]){re.escape(number)}(?!\d|\.\d)", page), (what, number)
+
+
+def test_every_page_of_results_is_in_the_overview():
+    pages = {path.relative_to(OVERVIEW.parent) for path in OVERVIEW.parent.glob("*/**/README.md")}
+    linked = {Path(target) for target in re.findall(r"\]\(([^)]+README\.md)\)", OVERVIEW.read_text())}
+    assert linked <= pages
+    assert {page.parts[0] for page in pages} == {page.parts[0] for page in linked}
