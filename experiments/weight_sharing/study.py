@@ -255,10 +255,15 @@ def _present(
         introduction=words.introduction(problem),
         tables=tables,
         figures=_figures(outcomes[0], scored[0], changes),
-        findings=words.findings(problem, scored, counts, changes),
+        findings=[*words.findings(problem, scored, counts, changes), _spreads(config, outcomes[0])],
     )
     opened.say(f"network  {path}")
     return table
+
+
+def _spreads(config: WeightSharing, first: Seeded) -> str:
+    points = np.asarray(first.artefacts["stochastic"]["network"].points())
+    return words.spreads(points[:, 1], config.stochastic.initial_std)
 
 
 def _figures(first: Seeded, scored: dict[str, Any], changes: dict[str, Any]) -> list[tuple[str, Figure, str]]:

@@ -95,6 +95,17 @@ def findings(
     return said + _ablations(changes)
 
 
+def spreads(stds: np.ndarray, start: float) -> str:
+    """How far Stage 1 moved the standard deviations that it started with."""
+    low, high = np.quantile(stds, (0.05, 0.95))
+    stayed = np.mean(np.abs(stds / start - 1.0) < 0.1)
+    return (
+        f"After Stage 1, nine tenths of the standard deviations lie between {low:.4f} and {high:.4f}; all "
+        f"started at {start:g}, and {100 * stayed:.0f} % are within a tenth of that"
+        + (": the plane is hardly two-dimensional." if stayed > 0.5 else ".")
+    )
+
+
 def _pair(scored: Sequence[dict[str, Scores]], name: str) -> list[float]:
     return [float(np.mean([each[column][name] for each in scored])) for column in (DETERMINISTIC, TRAINED)]
 

@@ -17,7 +17,7 @@ from experiments.weight_sharing.tables import (
     size_table,
     variant_table,
 )
-from experiments.weight_sharing.words import findings, introduction
+from experiments.weight_sharing.words import findings, introduction, spreads
 from tests.sharing.shared import make
 
 DEBUG = configs.STUDIES["weight_sharing"].configs["debug"][1]
@@ -142,6 +142,13 @@ def test_the_settings_nearest_to_the_papers_counts_are_named(problem):
     assert "(14 / 2 / 7) are the settings 'K = 9': 20 / 1 / 9." in said
     counts["K = 2"]["outliers"] = 14
     assert "'K = 2': 14 / 2 / 7." in findings(problem, [FIRST], counts, {})[-1]
+
+
+def test_spreads_that_stay_where_they_began_are_said_to_stay():
+    said = spreads(np.full(100, 0.021), 0.02)
+    assert "between 0.0210 and 0.0210; all started at 0.02, and 100 % are within a tenth" in said
+    assert "hardly two-dimensional" in said
+    assert "hardly" not in spreads(np.geomspace(0.001, 0.4, 100), 0.02)
 
 
 def test_the_introduction_names_published_networks_and_what_is_out_of_distribution(problem):
