@@ -66,5 +66,5 @@ def _dots(
     panel.set_yticks(range(len(rows)), rows)
     panel.set_ylim(len(rows) - 0.5, -0.5)
     handles, labels = panel.get_legend_handles_labels()
-    figure.legend(handles, labels, frameon=False, loc="outside lower center", ncols=5)
+    figure.legend(handles, labels, frameon=False, loc="outside lower center", ncols=4)
     return figure
