@@ -7,7 +7,7 @@ of bde (scikit-learn-contrib; microcanonical Langevin ensembles). airfoil and bi
 Hernández-Lobato and Adams (2015). Nothing is sampled from minibatches: above `rows_at_full_length` training
 rows chains, trajectories and trainings are shortened instead.
 
-`python -m experiments.uci all` has not been run to its end yet; a table takes some three minutes of a core.
+A table of `all` takes three to eight minutes of a core, more than half of it for compact posteriors.
 `airfoil` and `bikesharing` run MCLMC only, longer and with draws from the last two fifths of its steps, to
 stand beside bde, which becomes a column of their tables where SYMBNN_PEER_PYTHON names a Python that has it
 (`python -m venv peer`, then `peer/bin/pip install sklearn-contrib-bde`: it needs an older BlackJAX than this
@@ -160,7 +160,7 @@ CONFIGS: dict[str, tuple[str, Uci]] = {
         Uci(),
     ),
     "small": (
-        "the six tables of at most 1,600 rows, nothing shortened: some 20 minutes of a core, not measured",
+        "the six tables of at most 1,600 rows, nothing shortened: 22 minutes of one CPU core",
         Uci(sets=SMALL),
     ),
     **{name: (f"{name} alone, as in all: minutes on two CPU cores", Uci(sets=(name,))) for name in UCI},
