@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run test test-all lint bench evidence faults clean
+.PHONY: run test test-all lint docs bench evidence faults clean
 
 # A stamp is touched only after its install succeeded, so an interrupted install is simply done again.
 $(VENV)/installed: pyproject.toml constraints.txt
@@ -17,6 +17,11 @@ $(VENV)/installed: pyproject.toml constraints.txt
 $(VENV)/installed-test: $(VENV)/installed
 	@echo "Installing the test group into $(VENV) (once)"
 	@$(PIP_INSTALL) --editable ".[test]"
+	@touch $@
+
+$(VENV)/installed-docs: $(VENV)/installed
+	@echo "Installing the docs group into $(VENV) (once)"
+	@$(PIP_INSTALL) --editable ".[docs]"
 	@touch $@
 
 run: $(VENV)/installed
@@ -35,6 +40,10 @@ test: lint
 test-all: lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile --durations 20 -m "slow or not slow"
 
+# The site, into build/site. Tutorials are run again only if they or the library have changed.
+docs: $(VENV)/installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
 bench: $(VENV)/installed-test
 	$(BIN)/python -m tests.bench
 
@@ -45,4 +54,4 @@ faults: $(VENV)/installed-test
 	$(BIN)/python -m tests.faults
 
 clean:
-	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) runs build .pytest_cache .mypy_cache .ruff_cache

@@ -22,33 +22,34 @@ def register_rule(primitive: Any, rule: Rule, *, scale: Relation = zero, sign: R
             is rescaled, which is always sound.
         sign: Likewise for signs.
 
-    A kernel that sums rows of x, weighted by w:
+    Examples:
+        A kernel that sums rows of x, weighted by w:
 
-    >>> import jax
-    >>> from jax.extend.core import Primitive
-    >>> from symbnn import symmetry
-    >>> from symbnn.symmetry import rules
-    >>> weighted_sum = Primitive("weighted_sum")
-    >>> def shape_of(x, w):
-    ...     return x.update(shape=x.shape[:1])
-    >>> _ = weighted_sum.def_abstract_eval(shape_of)
-    >>> def apply(params, x):
-    ...     return weighted_sum.bind(jax.nn.relu(x @ params["in"]), params["out"])
-    >>> shapes = {"in": (3, 5), "out": (5,)}
-    >>> params = {name: jax.ShapeDtypeStruct(shape, float) for name, shape in shapes.items()}
-    >>> x = jax.ShapeDtypeStruct((7, 3), float)
-    >>> symmetry.discover(apply, params, x).groups
-    ()
+        >>> import jax
+        >>> from jax.extend.core import Primitive
+        >>> from symbnn import symmetry
+        >>> from symbnn.symmetry import rules
+        >>> weighted_sum = Primitive("weighted_sum")
+        >>> def shape_of(x, w):
+        ...     return x.update(shape=x.shape[:1])
+        >>> _ = weighted_sum.def_abstract_eval(shape_of)
+        >>> def apply(params, x):
+        ...     return weighted_sum.bind(jax.nn.relu(x @ params["in"]), params["out"])
+        >>> shapes = {"in": (3, 5), "out": (5,)}
+        >>> params = {name: jax.ShapeDtypeStruct(shape, float) for name, shape in shapes.items()}
+        >>> x = jax.ShapeDtypeStruct((7, 3), float)
+        >>> symmetry.discover(apply, params, x).groups
+        ()
 
-    Rows n are kept, units k are summed over, so the result is constant along k. Factors of x and w multiply,
-    and cancel along what is summed:
+        Rows n are kept, units k are summed over, so the result is constant along k. Factors of x and w
+        multiply, and cancel along what is summed:
 
-    >>> def rule(equation):
-    ...     n, k = rules.layout("n"), rules.constant_along("k")
-    ...     return rules.AxisMap((rules.layout("nk"), rules.layout("k")), ((*n, *k),))
-    >>> symmetry.register_rule(weighted_sum, rule, scale=rules.product, sign=rules.product)
-    >>> [(group.name, group.size, group.num_scales) for group in symmetry.discover(apply, params, x).groups]
-    [('in', 5, 1)]
+        >>> def rule(equation):
+        ...     n, k = rules.layout("n"), rules.constant_along("k")
+        ...     return rules.AxisMap((rules.layout("nk"), rules.layout("k")), ((*n, *k),))
+        >>> symmetry.register_rule(weighted_sum, rule, scale=rules.product, sign=rules.product)
+        >>> [(one.name, one.size, one.num_scales) for one in symmetry.discover(apply, params, x).groups]
+        [('in', 5, 1)]
     """
     name = primitive if isinstance(primitive, str) else primitive.name
     RULES[name] = checked(rule)
