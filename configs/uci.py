@@ -160,7 +160,7 @@ CONFIGS: dict[str, tuple[str, Uci]] = {
         Uci(),
     ),
     "small": (
-        "the six tables of at most 1,600 rows, nothing shortened: 22 minutes of one CPU core",
+        "the six tables of at most 1,600 rows, nothing shortened: half an hour of one CPU core",
         Uci(sets=SMALL),
     ),
     **{name: (f"{name} alone, as in all: minutes on two CPU cores", Uci(sets=(name,))) for name in UCI},

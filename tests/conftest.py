@@ -1,6 +1,8 @@
 """Simulated devices, cheap compilation and shape checking: all must be set before anything touches JAX."""
 
+import gc
 import os
+from pathlib import Path
 
 # Tests compile many small programs and run each a few times: optimising them costs more than it gains, and
 # the plain fusion emitter compiles in two thirds of the time. SYMBNN_TEST_OPTIMISED=1 tests what users run.
@@ -16,6 +18,7 @@ if not os.environ.get("SYMBNN_TEST_OPTIMISED"):
     )
 
 import jax
+import pytest
 from jaxtyping import install_import_hook
 
 jax.config.update("jax_num_cpu_devices", 8)
@@ -35,3 +38,21 @@ CHECKED = (
 install_import_hook(
     [*(f"symbnn.{name}" for name in CHECKED), "symbnn.symmetry.alignment"], "beartype.beartype"
 )
+
+MOST_MEMORY = 2**31
+"""Bytes that a worker may hold between two files: compiled programs of the whole suite take 9 GB and more."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _forget_programs():
+    """Compiled programs go once they fill the memory; tests of a file share theirs."""
+    yield
+    if _resident() > MOST_MEMORY:
+        jax.clear_caches()
+        gc.collect()
+
+
+def _resident() -> int:
+    """Bytes of this process in memory; 0 where the system does not tell."""
+    pages = Path("/proc/self/statm")
+    return int(pages.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if pages.exists() else 0

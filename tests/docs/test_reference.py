@@ -128,6 +128,8 @@ def test_every_relative_link_resolves(page):
 
 @WRITTEN
 def test_every_snippet_resolves(page):
+    marks = re.findall(r"-+ *8 *< *-+.*", page.read_text())
+    assert all(re.fullmatch(r'--8<-- "[^"]+"', mark) for mark in marks), "an include that is none"
     for target in re.findall(r'--8<-- "([^"]+)"', page.read_text()):
         path, _, section = target.partition(":")
         assert (ROOT / path).is_file(), target
