@@ -109,9 +109,11 @@ def test_ablations_within_their_noise_are_no_differences(problem):
     changes = {"no ellipses": changed(-0.21, 0.1), "no outliers": changed(-0.19, 0.1)}
     changes["neither"] = changed(0.21, 0.1)
     said = findings(problem, [FIRST], {}, changes)
-    assert "accuracy -21.00 ± 10.00 points, NLL +0.1000 ± 0.0200: a loss as in the paper" in said[-3]
-    assert "no difference beyond the test examples' noise" in said[-2]
-    assert ": a gain." in said[-1]
+    assert "-21.00 ± 10.00 points (a loss as in the paper), NLL +0.1000 ± 0.0200 (worse)" in said[-3]
+    assert "-19.00 ± 10.00 points (within the noise)" in said[-2]
+    assert "points (a gain)" in said[-1]
+    said = findings(problem, [FIRST, SECOND], {}, changes)
+    assert "the 2 seeds has a standard deviation of 0.0141" in said[-1]
     row = variant_table(FIRST, changes).rows[1]
     assert [(cell.value, cell.spread) for cell in row.cells[6:8]] == [(-21.0, 10.0), (0.1, 0.02)]
 
