@@ -38,7 +38,8 @@ class Lowered(NamedTuple):
 
 def lower(program: Program, platform: str) -> Lowered:
     """The program for one platform, on the devices that its arguments lie on."""
-    problem, targets, is_double, num_devices = "", (), False, program.num_devices
+    targets, is_double, num_devices = (), False, program.num_devices
+    back = sorted(name for name in done_by(program) if "callback" in name or name.startswith("debug"))
     with jax.enable_x64(program.is_double):
         try:
             text, num_devices = exported(program, platform)
@@ -47,6 +48,7 @@ def lower(program: Program, platform: str) -> Lowered:
         else:
             targets = called(text)
             problem, is_double = foreign(targets, platform), "f64>" in text
+    problem = f"calls back to the host: {back}; {problem}" if back else problem
     place = (program.case, program.name, program.site)
     return Lowered(*place, platform, num_devices, problem, targets, is_double)
 
@@ -100,15 +102,18 @@ def on_mesh(program: Program, devices: list[Any]) -> Program:
 def versions(program: Program, devices: list[Any]) -> Iterator[Program]:
     """As it was called, and on the mesh of eight unless it says itself on which devices it runs."""
     yield program
-    with jax.enable_x64(program.is_double):
-        traced = program.function.trace(*program.arguments, **program.settings)
-    if program.num_devices == 1 and not is_mapped(traced.jaxpr):
+    if program.num_devices == 1 and "shard_map" not in done_by(program):
         yield on_mesh(program, devices)
 
 
-def is_mapped(jaxpr: Any) -> bool:
-    """Whether a program, or one that it calls, names its devices."""
-    return any(
-        equation.primitive.name == "shard_map" or any(map(is_mapped, programs_in(equation)))
-        for equation in jaxpr.eqns
+def primitives(jaxpr: Any) -> set[str]:
+    """Names of what a program does, itself and in what it calls."""
+    return {equation.primitive.name for equation in jaxpr.eqns}.union(
+        *(primitives(inner) for equation in jaxpr.eqns for inner in programs_in(equation))
     )
+
+
+def done_by(program: Program) -> set[str]:
+    """Names of what a recorded program does."""
+    with jax.enable_x64(program.is_double):
+        return primitives(program.function.trace(*program.arguments, **program.settings).jaxpr)
