@@ -1,5 +1,7 @@
 """Predictions by every road, and every metric."""
 
+import contextlib
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -100,6 +102,9 @@ def regressions() -> None:
 @case("checks of what metrics are given", is_dry=False)
 def checks() -> None:
     evaluate.accuracy(PROBS, LABELS)
+    # What is said of rows that are no probabilities is computed, too.
+    with contextlib.suppress(ValueError):
+        evaluate.accuracy(2.0 * PROBS, LABELS)
     evaluate.auroc(SCORES, SCORES)
     evaluate.rmse(TARGETS, TARGETS)
 
