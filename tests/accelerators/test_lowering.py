@@ -16,8 +16,8 @@ from tests.accelerators.lowering import PLATFORMS, Lowered
 from tests.accelerators.sites import compiling
 
 ROOT = Path(__file__).parents[2]
-# What runs most: a chunk of a sampler, an epoch of training, predictions, metrics, balance, refinement.
-FAST = ("hmc", "ensemble", "predict", "metrics of regressions", "balance", "refinement")
+# What runs most: a chunk of a sampler, and predictions. All others are lowered by the slow tests.
+FAST = ("hmc", "predict")
 DOUBLE = {
     "sharing/sweeps.py:_accumulate",
     "sharing/sweeps.py:_best",

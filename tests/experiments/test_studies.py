@@ -28,6 +28,7 @@ LONG = {
     "aligned_diagnostics",
     "compact_trained",
     "diversity",
+    "merging",
     "posterior_quality",
     "posterior_views",
     "pruning",

@@ -37,6 +37,7 @@ def test_a_start_and_a_log_density_are_enough_to_sample(name):
     check_mean((draws - MEAN) ** 2, STD**2, 4.0)
 
 
+@pytest.mark.slow
 def test_a_plain_log_density_is_what_is_sampled_even_if_the_target_has_parts():
     """Replaced by itself without its parts: up to rounding, the same draws."""
     target = density.target(*small_network())
@@ -160,6 +161,7 @@ def test_a_run_is_recognised_by_its_start_its_kernel_and_its_tuner(
         fit(target, kernel, step_size)
 
 
+@pytest.mark.slow
 def test_multimode_runs_any_method_around_every_member():
     target = density.target(*small_network())
     members = jax.vmap(target.init)(jax.random.split(KEY, 3))
