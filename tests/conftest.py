@@ -2,7 +2,12 @@
 
 import gc
 import os
+import signal
 from pathlib import Path
+
+# What a shell starts in the background ignores Ctrl-C, and so would the studies that tests start and stop.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Tests compile many small programs and run each a few times: optimising them costs more than it gains, and
 # the plain fusion emitter compiles in two thirds of the time. SYMBNN_TEST_OPTIMISED=1 tests what users run.
