@@ -156,7 +156,7 @@ BESIDE = Uci(methods=("ensemble", "mclmc"))
 
 CONFIGS: dict[str, tuple[str, Uci]] = {
     "all": (
-        "all eleven tables, shorter where there are many rows: some 40 minutes of a core, not measured",
+        "all eleven tables, shorter where there are many rows: more than an hour of one CPU core",
         Uci(),
     ),
     "small": (

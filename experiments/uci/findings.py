@@ -89,8 +89,8 @@ def of_laws(laws: Scores) -> list[str]:
     ]
     said.append(
         f"Evenly {rival}, as many numbers as the mixture, lose less than the {law} on {fewer[0]} of "
-        f"{len(laws)} tables, by the NLL of the whole mixture of networks on {fewer[1]}: there it is better "
-        "to keep some draws than to fit a law."
+        f"{len(laws)} tables, by the NLL of the whole mixture of networks on {fewer[1]}"
+        + (": there it is better to keep some draws than to fit a law." if any(fewer) else ".")
     )
     return said
 

@@ -174,6 +174,7 @@ def test_a_law_that_loses_little_but_is_not_small_does_not_count():
     assert said[1].endswith("its controls: raw mixture on 2, random mixture on 2, thinned draws on 2.")
     assert "lose less than the refined mixture on 1 of 2 tables, by the NLL of the whole" in said[2]
     assert "networks on 0: there" in said[2]
+    assert "there" not in findings.of_laws({"yacht": kept})[2]
 
 
 def test_thinned_draws_are_evenly_spaced_and_no_more_numbers_than_the_mixture():
