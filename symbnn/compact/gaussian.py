@@ -33,12 +33,14 @@ def gaussian(samples: Samples) -> DiagonalGaussian:
     )
 
 
-def low_rank(samples: Samples, rank: int | None = None) -> LowRankGaussian:
+def low_rank(samples: Samples, rank: int | None = None, *, diagonal: bool = False) -> LowRankGaussian:
     """Mean and `rank` leading principal directions (all n - 1 by default: the exact covariance).
 
     Args:
         samples: At least two networks, as for `gaussian`.
         rank: Directions to keep, from 1 to the number of networks less one.
+        diagonal: Also keep what is left of the variance of every weight, as independent noise: then the
+            variances are those of `gaussian`.
     """
     samples, count = weights_of(samples, minimum=2)
     rank = count - 1 if rank is None else rank
@@ -53,12 +55,16 @@ def low_rank(samples: Samples, rank: int | None = None) -> LowRankGaussian:
     )
     _, vectors = jnp.linalg.eigh(gram)
     leading = _with_signs(vectors[:, ::-1][:, :rank]) / jnp.sqrt(count - 1.0)
-    return LowRankGaussian(
-        mean=mean,
-        factors=jax.tree.map(
-            lambda leaf: jnp.einsum("nr,n...->r...", leading, leaf).astype(leaf.dtype), centred
-        ),
+    factors = jax.tree.map(
+        lambda leaf: jnp.einsum("nr,n...->r...", leading, leaf).astype(leaf.dtype), centred
     )
+    return LowRankGaussian(mean, factors, jax.tree.map(_rest, centred, factors) if diagonal else None)
+
+
+def _rest(centred: Float[Array, "n ..."], factors: Float[Array, "r ..."]) -> Float[Array, "..."]:
+    """The standard deviation that the factors leave; rounding may take them above the variance."""
+    variance = jnp.sum(centred**2, axis=0) / (len(centred) - 1)
+    return jnp.sqrt(jnp.maximum(variance - jnp.sum(factors**2, axis=0), 0.0))
 
 
 def _with_signs(vectors: Float[Array, "n rank"]) -> Float[Array, "n rank"]:

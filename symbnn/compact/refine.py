@@ -13,6 +13,10 @@ m and s count in standard deviations of q_r, so the fit does not depend on the s
 units (ReLU) or other units of measurement give the same steps. The components of a mixture of such Gaussians
 are moved together, their weights stay; its penalty is the sum over the components.
 
+The factors f_r of a Gaussian N(μ, diag σ² + Σ_r f_r f_rᵀ) move too (`compact.moves`). A draw of it is a
+diagonal Gaussian around μ + Σ_r z_r f_r, with z the same for all inputs of a batch, so pre-activations are
+drawn as before.
+
 A small loss says nothing about how near q is to the posterior: a start without any alignment reaches it too,
 by shrinking to nearly one network. So `displacement` belongs beside every result.
 """
@@ -20,7 +24,7 @@ by shrinking to nearly one network. So `displacement` belongs beside every resul
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +33,16 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from symbnn import keys, names, tree
+from symbnn.compact.moves import (
+    Components,
+    centre,
+    components_of,
+    displacement,
+    divergence,
+    law_like,
+    moved,
+    no_move,
+)
 from symbnn.compact.predictive_loss import CLASS_LOSSES, REAL_LOSSES, class_loss, real_loss
 from symbnn.density import Batch, Likelihood, categorical, has_batch_statistics
 from symbnn.evaluate import Mixture
@@ -36,22 +50,11 @@ from symbnn.inference import Fit, Recipe, ShowProgress
 from symbnn.inference.base import check_count
 from symbnn.inference.training.train import train, warn_nonfinite
 from symbnn.models import Model
-from symbnn.posteriors import DiagonalGaussian, GaussianMixture, local_reparametrisation
+from symbnn.posteriors import local_reparametrisation
 from symbnn.types import Key, Params
 
 BATCH_SIZE = 256
 CATEGORICAL = categorical()
-
-
-class Displacement(NamedTuple):
-    """How far a diagonal Gaussian went from another one, over the weights that vary there."""
-
-    divergence: Float[Array, ""]
-    """KL to the other, in nats per weight."""
-    std_ratio: Float[Array, ""]
-    """Geometric mean of the ratio of standard deviations: 0 is one network, 1 as broad as the other."""
-    shift: Float[Array, ""]
-    """Root mean square shift of the means, in standard deviations of the other."""
 
 
 def refine(
@@ -74,8 +77,8 @@ def refine(
     """The law near `posterior` whose predictive on `inputs` is `reference_probs`.
 
     Args:
-        posterior: What to start from, q_r: a `DiagonalGaussian`, or a `GaussianMixture` of such; a weight of
-            standard deviation zero is known and stays.
+        posterior: What to start from, q_r: a `DiagonalGaussian`, a `LowRankGaussian`, or a `GaussianMixture`
+            of such; a weight of standard deviation zero is known and stays.
         model: The network.
         inputs: What the predictions are fitted on, e.g. training inputs and `mixed_up` ones.
         reference_probs: What `evaluate.predict` says of the samples there: probabilities
@@ -89,12 +92,13 @@ def refine(
         num_draws: Draws of every pre-activation, of each component, that a prediction is averaged over.
         loss: `"cross_entropy"` between the two predictives; for classes also `"squared"`, for real values
             `"moments"`, which asks for mean and variance only.
-        penalty: Weight of KL(q || q_r) in nats.
+        penalty: Weight of KL(q || q_r) in nats; of diagonal Gaussians only.
         shrink: The fit begins with this share of the standard deviations of `posterior`: below 1 where draws
             from it are so wide that they predict nothing, or overflow.
         progress: As for every method of `inference`: `"auto"`, a callable, a tuple of such, or None.
 
-    Diagnostics: `loss` (epochs,), with the penalty; `num_nonfinite`; and the `Displacement` from the start.
+    Diagnostics: `loss` (epochs,), with the penalty; `num_nonfinite`; and the `Displacement` of the single
+    weights' laws from the start.
     """
     likelihood = CATEGORICAL if likelihood is None else likelihood
     check_count("epochs", epochs, least=0)
@@ -103,16 +107,17 @@ def refine(
         raise ValueError(f"penalty must be at least 0 and finite; got {penalty}")
     if not 0 < shrink <= 1:
         raise ValueError(f"shrink must be above 0 and at most 1; got {shrink}")
-    shares, start = _components(posterior)
+    shares, start = components_of(posterior)
+    if penalty and start.factors is not None:
+        raise ValueError("penalty is of diagonal Gaussians only; leave it at 0 for one with factors")
     data = _checked(model, start, inputs, reference_probs, likelihood)
-    weights = {part: jax.tree.map(jnp.zeros_like, start.mean) for part in ("shift", "log_ratio")}
+    weights = no_move(start, shrink if epochs else 1.0)
     losses, num_nonfinite = jnp.zeros(0), jnp.int32(0)
     if epochs:
-        weights["log_ratio"] = jax.tree.map(lambda leaf: leaf + jnp.log(shrink), weights["log_ratio"])
         size = min(BATCH_SIZE, len(data.targets)) if batch_size is None else batch_size
         recipe = Recipe(epochs, size, _adam(learning_rate, max(1, epochs * (len(data.targets) // size))))
         # Arrays that are not trained, so that another start or penalty of the same shape compiles nothing.
-        constants = {"mean": start.mean, "std": start.std, "shares": shares, "penalty": jnp.float32(penalty)}
+        constants = {**start._asdict(), "shares": shares, "penalty": jnp.float32(penalty)}
         members, settings = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], (weights, constants))
         objective = RefinementLoss(model.apply, likelihood, loss, num_draws)
         trained = train(
@@ -121,33 +126,10 @@ def refine(
         warn_nonfinite("refinement", trained.num_nonfinite)
         one = tree.take(trained, 0)
         weights, losses, num_nonfinite = one.weights, one.losses, one.num_nonfinite
-    refined = _moved(start.mean, start.std, weights)
-    measured = displacement(refined, start)._asdict()
-    law = (
-        GaussianMixture(shares, refined) if isinstance(posterior, GaussianMixture) else tree.take(refined, 0)
-    )
+    refined = moved(start, weights)
+    measured = displacement(refined.marginals(), start.marginals())._asdict()
+    law = law_like(posterior, shares, refined)
     return Fit(law, {"loss": losses, "num_nonfinite": num_nonfinite, **measured})
-
-
-def displacement(posterior: DiagonalGaussian, start: DiagonalGaussian) -> Displacement:
-    """How far `posterior` is from `start`; weights that `start` knows exactly are left out."""
-    varies, log_ratio, shift = (
-        jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(part)])
-        for part in (
-            jax.tree.map(lambda s: s > 0, start.std),
-            jax.tree.map(_log_ratio, posterior.std, start.std),
-            jax.tree.map(
-                lambda m, c, s: (m - c) / jnp.where(s > 0, s, 1.0), posterior.mean, start.mean, start.std
-            ),
-        )
-    )
-    count = jnp.maximum(varies.sum(), 1)
-    divergence = jnp.where(varies, _divergence(shift, log_ratio), 0.0)
-    return Displacement(
-        divergence.sum() / count,
-        jnp.exp(jnp.where(varies, log_ratio, 0.0).sum() / count),
-        jnp.sqrt(jnp.where(varies, shift**2, 0.0).sum() / count),
-    )
 
 
 def mixed_up(key: Key, inputs: ArrayLike, num: int) -> Float[Array, "num ..."]:
@@ -186,52 +168,27 @@ class RefinementLoss:
         self, weights: Params, constants: Params, batch: Batch, key: Key
     ) -> tuple[Float[Array, ""], Params]:
         """Mean loss over the minibatch plus the penalty; the constants stay as they are."""
-        law, shares = _moved(constants["mean"], constants["std"], weights), constants["shares"]
+        start = Components(constants["mean"], constants["std"], constants["factors"])
+        law, shares = moved(start, weights), constants["shares"]
         draw = local_reparametrisation(self.apply)
 
-        def of_component(draw_keys: Key, mean: Params, std: Params) -> Array:
-            return jax.vmap(lambda one: draw(one, mean, std, batch.inputs))(draw_keys)
+        def of_component(draw_keys: Key, mean: Params, std: Params, factors: Params | None) -> Array:
+            def one(draw_key: Key) -> Array:
+                around = centre(keys.named(draw_key, "factors"), mean, factors)
+                return draw(draw_key, around, std, batch.inputs)
+
+            return jax.vmap(one)(draw_keys)
 
         draw_keys = jax.random.split(key, (len(shares), self.num_draws))
-        outputs = jax.vmap(of_component)(draw_keys, law.mean, law.std)
+        outputs = jax.vmap(of_component)(draw_keys, *law)
         if self.likelihood.has_labels:
             each = class_loss(self.loss, shares, outputs, batch.targets)
         else:
             key_targets = keys.named(key, "targets")
             each = real_loss(self.loss, self.likelihood, key_targets, shares, outputs, batch.targets)
-        moved = jax.tree.map(_divergence, weights["shift"], weights["log_ratio"])
-        divergence = sum(jnp.sum(leaf) for leaf in jax.tree.leaves(moved))
-        return jnp.mean(each) + constants["penalty"] * divergence, constants
-
-
-def _moved(mean: Params, std: Params, weights: Params) -> DiagonalGaussian:
-    """N(μ + σ∘m, (σ∘eˢ)²)."""
-    return DiagonalGaussian(
-        jax.tree.map(lambda c, s, m: c + s * m, mean, std, weights["shift"]),
-        jax.tree.map(lambda s, r: s * jnp.exp(r), std, weights["log_ratio"]),
-    )
-
-
-def _divergence(shift: Array, log_ratio: Array) -> Array:
-    """KL of one weight; expm1, because near the start the terms cancel to second order."""
-    return 0.5 * jnp.square(shift) + 0.5 * jnp.expm1(2.0 * log_ratio) - log_ratio
-
-
-def _log_ratio(std: Array, start: Array) -> Array:
-    varies = start > 0
-    return jnp.log(jnp.where(varies, std, 1.0)) - jnp.log(jnp.where(varies, start, 1.0))
-
-
-def _components(posterior: Any) -> tuple[Float[Array, " k"], DiagonalGaussian]:
-    """Weights and Gaussians, stacked, of a mixture; one Gaussian is a mixture of one."""
-    if isinstance(posterior, GaussianMixture) and isinstance(posterior.components, DiagonalGaussian):
-        return posterior.weights, posterior.components
-    if isinstance(posterior, DiagonalGaussian):
-        return jnp.ones(1), tree.stack([posterior])
-    raise ValueError(
-        f"refine starts from a DiagonalGaussian, not from {type(posterior).__name__}; fit one to aligned "
-        "samples with compact.gaussian, or several with compact.mixture"
-    )
+        apart = jax.tree.map(divergence, weights["shift"], weights["log_ratio"])
+        total = sum(jnp.sum(leaf) for leaf in jax.tree.leaves(apart))
+        return jnp.mean(each) + constants["penalty"] * total, constants
 
 
 def _check_loss(likelihood: Likelihood, loss: str, num_draws: int) -> None:
@@ -243,7 +200,7 @@ def _check_loss(likelihood: Likelihood, loss: str, num_draws: int) -> None:
 
 
 def _checked(
-    model: Model, start: DiagonalGaussian, inputs: ArrayLike, reference: Any, likelihood: Likelihood
+    model: Model, start: Components, inputs: ArrayLike, reference: Any, likelihood: Likelihood
 ) -> Batch:
     """Inputs and reference as one set of data; `ValueError` if they do not fit the network."""
     mean = tree.take(start.mean, 0)

@@ -56,6 +56,16 @@ def test_low_rank_draws_have_the_samples_spread():
     assert np.all(np.abs(np.cov(flat(draws).T) - expected) < 5 * error)
 
 
+def test_low_rank_with_a_diagonal_has_the_variances_of_all_weights():
+    samples = make_samples()
+    law = compact.low_rank(samples, rank=2, diagonal=True)
+    variances = jax.tree.map(lambda f, s: jnp.sum(f**2, axis=0) + s**2, law.factors, law.std)
+    expected = jax.tree.map(jnp.square, compact.gaussian(samples).std)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), variances, expected)
+    whole = compact.low_rank(samples, diagonal=True)
+    assert all(leaf.max() < 2e-3 for leaf in jax.tree.leaves(whole.std))
+
+
 def test_low_rank_does_not_depend_on_the_signs_that_eigh_gives(monkeypatch):
     expected = compact.low_rank(make_samples(), rank=4)
     eigh = jnp.linalg.eigh

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from symbnn import compact, evaluate, models, symmetry
+from symbnn import compact, evaluate, models, posteriors, symmetry
 from symbnn.inference.training.epochs import scan_epochs
 from symbnn.models import Model
-from symbnn.posteriors import DiagonalGaussian, Empirical
+from symbnn.posteriors import DiagonalGaussian, Empirical, LowRankGaussian
 
 KEY = jax.random.key(0)
 MODEL = models.mlp((3,), 4, hidden=(5,))
@@ -200,7 +200,8 @@ def test_nothing_cannot_be_mixed_up():
 def test_refine_says_what_it_starts_from():
     networks = jax.tree.map(lambda leaf: jnp.stack([leaf] * 3), MODEL.init(KEY))
     with pytest.raises(
-        ValueError, match=r"refine starts from a DiagonalGaussian, not from Empirical; fit one"
+        ValueError,
+        match=r"refine starts from a DiagonalGaussian or a LowRankGaussian, not from Empirical; fit",
     ):
         compact.refine(Empirical(networks), MODEL, INPUTS, PROBS, KEY)
     still_stacked = DiagonalGaussian(networks, networks)
@@ -208,3 +209,64 @@ def test_refine_says_what_it_starts_from():
         ValueError, match=r"posterior\.mean: leaf 'hidden0?/bias' has shape \(3, 5\); expected"
     ):
         compact.refine(still_stacked, MODEL, INPUTS, PROBS, KEY)
+
+
+FACTORS = jax.tree.map(
+    lambda leaf: 0.3 * jax.random.normal(jax.random.key(leaf.size), (2, *leaf.shape)), START.mean
+)
+WITH_FACTORS = LowRankGaussian(START.mean, FACTORS, jax.tree.map(lambda leaf: 0.5 * leaf, START.std))
+
+
+def test_a_law_with_factors_comes_nearer_and_keeps_its_kind():
+    fit = compact.refine(WITH_FACTORS, MODEL, INPUTS, PROBS, KEY, **SETTINGS)
+
+    def distance(posterior):
+        probs = evaluate.predict(MODEL.apply, posterior, INPUTS, key=KEY, num_samples=500)
+        return evaluate.total_variation(probs, PROBS)
+
+    assert isinstance(fit.posterior, LowRankGaussian)
+    assert fit.posterior.rank == 2
+    assert distance(fit.posterior) < 0.5 * distance(WITH_FACTORS)
+    moves = jax.tree.map(lambda a, b: jnp.abs(a - b).max(), fit.posterior.factors, FACTORS)
+    assert all(move > 0 for move in jax.tree.leaves(moves))
+
+
+def test_no_epochs_leave_a_law_with_factors_alone():
+    assert_same(compact.refine(WITH_FACTORS, MODEL, INPUTS, PROBS, KEY, epochs=0).posterior, WITH_FACTORS)
+    bare = LowRankGaussian(START.mean, FACTORS)
+    assert compact.refine(bare, MODEL, INPUTS, PROBS, KEY, epochs=0).posterior.std is None
+
+
+def test_factors_of_zero_take_the_steps_of_the_diagonal_law(fit):
+    """They have no gradient at zero: z and -z are equally likely, but a draw of a few is not symmetric."""
+    still = LowRankGaussian(START.mean, jax.tree.map(jnp.zeros_like, FACTORS), START.std)
+    settings = SETTINGS | {"epochs": 1, "batch_size": 40}
+    found = compact.refine(still, MODEL, INPUTS, PROBS, KEY, **settings)
+    expected = compact.refine(START, MODEL, INPUTS, PROBS, KEY, **settings)
+    assert_same(found.posterior.mean, expected.posterior.mean)
+    assert_same(found.posterior.std, expected.posterior.std)
+
+
+def test_shrinking_counts_for_factors_too():
+    """One step of nearly no length, so what is left is the start, shrunk."""
+    settings = SETTINGS | {"epochs": 1, "batch_size": 40, "learning_rate": 1e-9, "shrink": 0.25}
+    found = compact.refine(WITH_FACTORS, MODEL, INPUTS, PROBS, KEY, **settings)
+    for part in ("std", "factors"):
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, 0.25 * b, rtol=1e-4, atol=1e-7),
+            getattr(found.posterior, part),
+            getattr(WITH_FACTORS, part),
+        )
+    np.testing.assert_allclose(found.diagnostics["std_ratio"], 0.25, rtol=1e-4)
+
+
+def test_mixtures_of_laws_with_factors_are_refined_together():
+    start = posteriors.mixture([WITH_FACTORS, WITH_FACTORS])
+    fit = compact.refine(start, MODEL, INPUTS, PROBS, KEY, **SETTINGS)
+    assert fit.posterior.components.factors["out"]["bias"].shape == (2, 2, 4)
+    assert fit.diagnostics["loss"][-1] < fit.diagnostics["loss"][0]
+
+
+def test_a_penalty_of_a_law_with_factors_is_refused():
+    with pytest.raises(ValueError, match="penalty is of diagonal Gaussians only"):
+        compact.refine(WITH_FACTORS, MODEL, INPUTS, PROBS, KEY, penalty=0.1, **SETTINGS)

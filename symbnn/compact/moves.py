@@ -1,0 +1,145 @@
+"""What a refinement moves: Gaussians, one or several, with factors or without, as one stack of components.
+
+A component N(μ, diag σ² + Σ_r f_r f_rᵀ) is moved by m, s and g to
+
+    N(μ + τ∘m, diag (σ∘eˢ)² + Σ_r (f_r + τ∘g_r) (f_r + τ∘g_r)ᵀ),    τ² = σ² + Σ_r f_r²
+
+in units of the standard deviations τ of its weights, so that moves do not depend on the scale of the weights.
+Without factors τ is σ.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from symbnn import tree
+from symbnn.posteriors import DiagonalGaussian, GaussianMixture, LowRankGaussian
+from symbnn.types import Key, Params
+
+
+class Displacement(NamedTuple):
+    """How far a diagonal Gaussian went from another one, over the weights that vary there."""
+
+    divergence: Float[Array, ""]
+    """KL to the other, in nats per weight."""
+    std_ratio: Float[Array, ""]
+    """Geometric mean of the ratio of standard deviations: 0 is one network, 1 as broad as the other."""
+    shift: Float[Array, ""]
+    """Root mean square shift of the means, in standard deviations of the other."""
+
+
+class Components(NamedTuple):
+    """Gaussians, stacked; leaves of `factors` have the rank as their second axis, None without factors."""
+
+    mean: Params
+    std: Params
+    factors: Params | None
+
+    def unit(self) -> Params:
+        """τ, the standard deviation of every weight."""
+        if self.factors is None:
+            return self.std
+        return jax.tree.map(lambda s, f: jnp.sqrt(s**2 + jnp.sum(f**2, axis=1)), self.std, self.factors)
+
+    def marginals(self) -> DiagonalGaussian:
+        """The laws of the single weights, as if they were independent."""
+        return DiagonalGaussian(self.mean, self.unit())
+
+
+def components_of(posterior: Any) -> tuple[Float[Array, " k"], Components]:
+    """Weights and components of a mixture; one Gaussian is a mixture of one."""
+    if isinstance(posterior, GaussianMixture):
+        shares, stacked = posterior.weights, posterior.components
+    else:
+        shares, stacked = jnp.ones(1), posterior
+        if isinstance(posterior, DiagonalGaussian | LowRankGaussian):
+            stacked = tree.stack([posterior])
+    if isinstance(stacked, DiagonalGaussian):
+        return shares, Components(stacked.mean, stacked.std, None)
+    if isinstance(stacked, LowRankGaussian):
+        std = jax.tree.map(jnp.zeros_like, stacked.mean) if stacked.std is None else stacked.std
+        return shares, Components(stacked.mean, std, stacked.factors)
+    raise ValueError(
+        f"refine starts from a DiagonalGaussian or a LowRankGaussian, not from {type(posterior).__name__}; "
+        "fit one to aligned samples with compact.gaussian or compact.low_rank, or several with "
+        "compact.mixture"
+    )
+
+
+def law_like(posterior: Any, shares: Float[Array, " k"], components: Components) -> Any:
+    """The components as a law of the kind that `posterior` is."""
+    is_mixture = isinstance(posterior, GaussianMixture)
+    kind = posterior.components if is_mixture else posterior
+    if components.factors is None:
+        law: Any = DiagonalGaussian(components.mean, components.std)
+    else:
+        std = None if kind.std is None else components.std
+        law = LowRankGaussian(components.mean, components.factors, std)
+    return GaussianMixture(shares, law) if is_mixture else tree.take(law, 0)
+
+
+def no_move(start: Components, shrink: float = 1.0) -> dict[str, Params]:
+    """m = 0, s = log shrink, and g = (shrink - 1) f/τ, which shrinks the factors likewise."""
+    moves = {
+        "shift": jax.tree.map(jnp.zeros_like, start.mean),
+        "log_ratio": jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.log(shrink)), start.mean),
+    }
+    if start.factors is not None:
+        moves["turn"] = jax.tree.map(
+            lambda f, u: (shrink - 1.0) * f / jnp.where(u > 0, u, 1.0)[:, None], start.factors, start.unit()
+        )
+    return moves
+
+
+def moved(start: Components, moves: dict[str, Params]) -> Components:
+    """N(μ + τ∘m, ...), see above."""
+    unit = start.unit()
+    factors = None
+    if start.factors is not None:
+        factors = jax.tree.map(lambda f, u, g: f + u[:, None] * g, start.factors, unit, moves["turn"])
+    return Components(
+        jax.tree.map(lambda c, u, m: c + u * m, start.mean, unit, moves["shift"]),
+        jax.tree.map(lambda s, r: s * jnp.exp(r), start.std, moves["log_ratio"]),
+        factors,
+    )
+
+
+def centre(key: Key, mean: Params, factors: Params | None) -> Params:
+    """A draw of μ + Σ_r z_r f_r, of one component; μ itself without factors."""
+    if factors is None:
+        return mean
+    coordinates = jax.random.normal(key, (tree.num_samples(factors),))
+    return jax.tree.map(lambda m, f: m + jnp.tensordot(coordinates, f, axes=1), mean, factors)
+
+
+def divergence(shift: Array, log_ratio: Array) -> Array:
+    """KL of one weight of a diagonal law; expm1, because near the start the terms cancel to second order."""
+    return 0.5 * jnp.square(shift) + 0.5 * jnp.expm1(2.0 * log_ratio) - log_ratio
+
+
+def displacement(posterior: DiagonalGaussian, start: DiagonalGaussian) -> Displacement:
+    """How far `posterior` is from `start`; weights that `start` knows exactly are left out."""
+    varies, log_ratio, shift = (
+        jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(part)])
+        for part in (
+            jax.tree.map(lambda s: s > 0, start.std),
+            jax.tree.map(_log_ratio, posterior.std, start.std),
+            jax.tree.map(
+                lambda m, c, s: (m - c) / jnp.where(s > 0, s, 1.0), posterior.mean, start.mean, start.std
+            ),
+        )
+    )
+    count = jnp.maximum(varies.sum(), 1)
+    each = jnp.where(varies, divergence(shift, log_ratio), 0.0)
+    return Displacement(
+        each.sum() / count,
+        jnp.exp(jnp.where(varies, log_ratio, 0.0).sum() / count),
+        jnp.sqrt(jnp.where(varies, shift**2, 0.0).sum() / count),
+    )
+
+
+def _log_ratio(std: Array, start: Array) -> Array:
+    varies = start > 0
+    return jnp.log(jnp.where(varies, std, 1.0)) - jnp.log(jnp.where(varies, start, 1.0))
