@@ -49,6 +49,12 @@ class Problem:
     scale: data.Statistics | None = None
     """What the network's inputs were scaled by, if they were."""
 
+    def frozen(self) -> "Problem":
+        """The same with running statistics that training leaves alone: of a network that is trained."""
+        model, known = self.model._replace(train=None), self.target
+        target = density.target(model, self.data.train, likelihood=known.likelihood, prior=known.prior)
+        return dataclasses.replace(self, model=model, target=target)
+
     @property
     def test(self) -> density.Batch:
         """What is judged."""
@@ -149,14 +155,13 @@ def load(
     prior_scale: float = 1.0,
     num_held_out: int = 0,
     scale: data.Statistics | None = None,
-    frozen: bool = False,
     seed: int | None = None,
 ) -> Problem:
     """The problem of `config.data` and one of `symbnn.models`; `config.seed` unless another is given.
 
     What the user brings, `config.data.npz` and `config.model.factory`, takes the place of either. The last
     `num_held_out` training examples, if any, are judged instead of the test set. `scale` is what inputs are
-    scaled by. A `frozen` network keeps its running statistics in training, which is then on a plain function.
+    scaled by.
     """
     seed = config.seed if seed is None else seed
     if config.data.npz is not None:
@@ -175,7 +180,6 @@ def load(
         loaded = flattened(loaded) if network == "mlp" else loaded
         settings: Any = {"hidden": hidden, "activation": activation, "width": width}
         model = create(network, loaded.input_shape, read.num_classes, **settings)
-    model = model._replace(train=None) if frozen else model
     target = density.target(model, loaded.train, likelihood=_likelihood(), prior=_prior(prior_scale))
     inputs = loaded.test.inputs
     return Problem(

@@ -33,13 +33,17 @@ def load_problem(config: WeightSharing, seed: int) -> Problem:
         prior_scale=config.pretraining.prior_std,
         num_held_out=judging.holdout,
         scale=published.SCALE if config.pretraining.published else None,
-        frozen=network.statistics == "frozen",
         seed=seed,
     )
     if judging.holdout and judging.holdout_crop is not None:
         harder = Crop(judging.holdout_crop)(keys.named(problem.key, "crop"), problem.inputs)
         problem = dataclasses.replace(problem, inputs=harder)
     return problem
+
+
+def after_stage_0(problem: Problem) -> Problem:
+    """The problem of the later stages: they leave running statistics alone if the config says so."""
+    return problem.frozen() if problem.config.model.statistics == "frozen" else problem
 
 
 def kernels(problem: Problem) -> Callable[[str], bool]:

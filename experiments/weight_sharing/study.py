@@ -75,7 +75,8 @@ class Seeded:
     def __init__(self, opened: Run, config: WeightSharing, repeat: int, chosen: Sequence[str]) -> None:
         self.opened, self.config, self.chosen, self.repeat = opened, config, chosen, repeat
         self.suffix = f"_{repeat}" if repeat else ""
-        self.problem = stages.load_problem(config, config.seed + repeat)
+        self.untrained = stages.load_problem(config, config.seed + repeat)
+        self.problem = stages.after_stage_0(self.untrained)
         self.artefacts: dict[str, Any] = {}
 
     def run(self, names: Sequence[str]) -> None:
@@ -111,7 +112,7 @@ class Seeded:
         checkpoint = functools.partial(self.opened.training, f"{stage}{self.suffix}")
         match stage:
             case "pretrain":
-                return stages.pretrain(problem, self.repeat, checkpoint())
+                return stages.pretrain(self.untrained, self.repeat, checkpoint())
             case "stochastic":
                 return stages.train_stochastic(problem, found["pretrain"], checkpoint())
             case "gmm":

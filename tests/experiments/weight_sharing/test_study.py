@@ -131,6 +131,20 @@ def test_held_out_images_take_the_place_of_the_test_set():
     np.testing.assert_array_equal(held.labels, load_problem(DEBUG, 0).target.data.targets[-30:])
 
 
+def test_statistics_follow_the_batches_until_the_network_is_trained():
+    """Frozen from the start they would be those of no data: zeros and ones, which normalise nothing."""
+    config = dataclasses.replace(CONFIGS["cifar10_resnet20"][1], data=DEBUG.data)
+    problem = load_problem(config, 0)
+    assert problem.model.train is not None
+    assert problem.target.model.train is not None
+    later = stages.after_stage_0(problem)
+    assert later.model.train is None
+    assert later.target.model.train is None
+    assert later.target.num_data == problem.target.num_data
+    running = dataclasses.replace(config, model=dataclasses.replace(config.model, statistics="running"))
+    assert stages.after_stage_0(load_problem(running, 0)).model.train is not None
+
+
 SHAPES = {"cifar10": ((32, 32, 3), 10), "cifar100": ((32, 32, 3), 100), "imagenet": ((224, 224, 3), 1000)}
 LARGE = [name for name in CONFIGS if CONFIGS[name][1].data.name in SHAPES]
 
