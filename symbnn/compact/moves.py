@@ -70,14 +70,15 @@ def components_of(posterior: Any) -> tuple[Float[Array, " k"], Components]:
 
 def law_like(posterior: Any, shares: Float[Array, " k"], components: Components) -> Any:
     """The components as a law of the kind that `posterior` is."""
-    is_mixture = isinstance(posterior, GaussianMixture)
-    kind = posterior.components if is_mixture else posterior
-    if components.factors is None:
-        law: Any = DiagonalGaussian(components.mean, components.std)
-    else:
-        std = None if kind.std is None else components.std
-        law = LowRankGaussian(components.mean, components.factors, std)
-    return GaussianMixture(shares, law) if is_mixture else tree.take(law, 0)
+    laws = [_law(posterior, tree.take(components, index)) for index in range(len(shares))]
+    return GaussianMixture(shares, tree.stack(laws)) if isinstance(posterior, GaussianMixture) else laws[0]
+
+
+def _law(posterior: Any, one: Components) -> DiagonalGaussian | LowRankGaussian:
+    if one.factors is None:
+        return DiagonalGaussian(one.mean, one.std)
+    kind = posterior.components if isinstance(posterior, GaussianMixture) else posterior
+    return LowRankGaussian(one.mean, one.factors, None if kind.std is None else one.std)
 
 
 def no_move(start: Components, shrink: float = 1.0) -> dict[str, Params]:

@@ -237,14 +237,15 @@ def test_no_epochs_leave_a_law_with_factors_alone():
     assert compact.refine(bare, MODEL, INPUTS, PROBS, KEY, epochs=0).posterior.std is None
 
 
-def test_factors_of_zero_take_the_steps_of_the_diagonal_law(fit):
-    """They have no gradient at zero: z and -z are equally likely, but a draw of a few is not symmetric."""
+def test_factors_of_zero_take_the_first_step_of_the_diagonal_law():
+    """Other programs, so equal but for the rounding of a number."""
     still = LowRankGaussian(START.mean, jax.tree.map(jnp.zeros_like, FACTORS), START.std)
     settings = SETTINGS | {"epochs": 1, "batch_size": 40}
     found = compact.refine(still, MODEL, INPUTS, PROBS, KEY, **settings)
     expected = compact.refine(START, MODEL, INPUTS, PROBS, KEY, **settings)
-    assert_same(found.posterior.mean, expected.posterior.mean)
-    assert_same(found.posterior.std, expected.posterior.std)
+    for part in ("mean", "std"):
+        one, other = getattr(found.posterior, part), getattr(expected.posterior, part)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), one, other)
 
 
 def test_shrinking_counts_for_factors_too():
