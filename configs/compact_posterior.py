@@ -43,8 +43,8 @@ CONFIGS = {
         "10,000 MNIST images averaged to 14x14, 196-32-10: the paper's data within an hour on two CPU cores",
         CompactPosterior(
             data=Data(name="mnist", num_train=10_000, image_side=14),
-            # Long enough for a quarter of the prior's period, pi / 2: trajectories of 100 steps were 0.45 long,
-            # and their draws so much alike that 620 of them were worth 20.
+            # Long enough for a quarter of the prior's period, pi / 2: trajectories of 100 steps were 0.45
+            # long, and their draws so much alike that 620 of them were worth 20.
             inference=Sampler(
                 num_burnin=60, num_samples=300, step_size=None, num_steps=320, start="initialisation"
             ),

@@ -1,13 +1,14 @@
-"""What a refinement moves: Gaussians, one or several, with factors or without, as one stack of components.
+"""What a refinement moves: Gaussians with factors or without, or single networks, as one stack of components.
 
 A component N(μ, diag σ² + Σ_r f_r f_rᵀ) is moved by m, s and g to
 
     N(μ + τ∘m, diag (σ∘eˢ)² + Σ_r (f_r + τ∘g_r) (f_r + τ∘g_r)ᵀ),    τ² = σ² + Σ_r f_r²
 
 in units of the standard deviations τ of its weights, so that moves do not depend on the scale of the weights.
-Without factors τ is σ.
+Without factors τ is σ. Single networks have neither; their τ is the standard deviation over all of them.
 """
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import jax
@@ -15,7 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from symbnn import tree
-from symbnn.posteriors import DiagonalGaussian, GaussianMixture, LowRankGaussian
+from symbnn.posteriors import DiagonalGaussian, Empirical, GaussianMixture, LowRankGaussian
 from symbnn.types import Key, Params
 
 
@@ -36,48 +37,59 @@ class Components(NamedTuple):
     mean: Params
     std: Params
     factors: Params | None
-
-    def unit(self) -> Params:
-        """τ, the standard deviation of every weight."""
-        if self.factors is None:
-            return self.std
-        return jax.tree.map(lambda s, f: jnp.sqrt(s**2 + jnp.sum(f**2, axis=1)), self.std, self.factors)
-
-    def marginals(self) -> DiagonalGaussian:
-        """The laws of the single weights, as if they were independent."""
-        return DiagonalGaussian(self.mean, self.unit())
+    unit: Params
+    """τ."""
 
 
 def components_of(posterior: Any) -> tuple[Float[Array, " k"], Components]:
     """Weights and components of a mixture; one Gaussian is a mixture of one."""
+    if isinstance(posterior, Empirical):
+        networks = posterior.samples
+        known = jax.tree.map(jnp.zeros_like, networks)
+        spread = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf.std(0), leaf.shape), networks)
+        count = tree.num_samples(networks)
+        return jnp.full(count, 1.0 / count), Components(networks, known, None, spread)
+    shares, stacked = jnp.ones(1), posterior
     if isinstance(posterior, GaussianMixture):
         shares, stacked = posterior.weights, posterior.components
-    else:
-        shares, stacked = jnp.ones(1), posterior
-        if isinstance(posterior, DiagonalGaussian | LowRankGaussian):
-            stacked = tree.stack([posterior])
+    elif isinstance(posterior, DiagonalGaussian | LowRankGaussian):
+        stacked = tree.stack([posterior])
     if isinstance(stacked, DiagonalGaussian):
-        return shares, Components(stacked.mean, stacked.std, None)
+        return shares, Components(stacked.mean, stacked.std, None, stacked.std)
     if isinstance(stacked, LowRankGaussian):
         std = jax.tree.map(jnp.zeros_like, stacked.mean) if stacked.std is None else stacked.std
-        return shares, Components(stacked.mean, std, stacked.factors)
+        unit = jax.tree.map(lambda s, f: jnp.sqrt(s**2 + jnp.sum(f**2, axis=1)), std, stacked.factors)
+        return shares, Components(stacked.mean, std, stacked.factors, unit)
     raise ValueError(
-        f"refine starts from a DiagonalGaussian or a LowRankGaussian, not from {type(posterior).__name__}; "
-        "fit one to aligned samples with compact.gaussian or compact.low_rank, or several with "
-        "compact.mixture"
+        "refine starts from a DiagonalGaussian, a LowRankGaussian, a mixture of such or an Empirical, not "
+        f"from {type(posterior).__name__}; fit one to aligned samples with compact.gaussian, low_rank or "
+        "mixture, or keep some networks as posteriors.Empirical(samples)"
     )
+
+
+def marginals(posterior: Any) -> DiagonalGaussian:
+    """Mean and standard deviation of every weight: of a law, of each component of a mixture, of networks."""
+    if isinstance(posterior, Empirical):
+        networks = posterior.samples
+        return DiagonalGaussian(
+            *(jax.tree.map(lambda x, f=f: f(x, 0), networks) for f in (jnp.mean, jnp.std))
+        )
+    _, components = components_of(posterior)
+    return DiagonalGaussian(components.mean, components.unit)
 
 
 def law_like(posterior: Any, shares: Float[Array, " k"], components: Components) -> Any:
     """The components as a law of the kind that `posterior` is."""
+    if isinstance(posterior, Empirical):
+        return dataclasses.replace(posterior, samples=components.mean)
     laws = [_law(posterior, tree.take(components, index)) for index in range(len(shares))]
     return GaussianMixture(shares, tree.stack(laws)) if isinstance(posterior, GaussianMixture) else laws[0]
 
 
-def _law(posterior: Any, one: Components) -> DiagonalGaussian | LowRankGaussian:
+def _law(posterior: Any, one: Components) -> Any:
     if one.factors is None:
         return DiagonalGaussian(one.mean, one.std)
-    kind = posterior.components if isinstance(posterior, GaussianMixture) else posterior
+    kind: Any = posterior.components if isinstance(posterior, GaussianMixture) else posterior
     return LowRankGaussian(one.mean, one.factors, None if kind.std is None else one.std)
 
 
@@ -89,21 +101,21 @@ def no_move(start: Components, shrink: float = 1.0) -> dict[str, Params]:
     }
     if start.factors is not None:
         moves["turn"] = jax.tree.map(
-            lambda f, u: (shrink - 1.0) * f / jnp.where(u > 0, u, 1.0)[:, None], start.factors, start.unit()
+            lambda f, u: (shrink - 1.0) * f / jnp.where(u > 0, u, 1.0)[:, None], start.factors, start.unit
         )
     return moves
 
 
 def moved(start: Components, moves: dict[str, Params]) -> Components:
     """N(μ + τ∘m, ...), see above."""
-    unit = start.unit()
     factors = None
     if start.factors is not None:
-        factors = jax.tree.map(lambda f, u, g: f + u[:, None] * g, start.factors, unit, moves["turn"])
+        factors = jax.tree.map(lambda f, u, g: f + u[:, None] * g, start.factors, start.unit, moves["turn"])
     return Components(
-        jax.tree.map(lambda c, u, m: c + u * m, start.mean, unit, moves["shift"]),
+        jax.tree.map(lambda c, u, m: c + u * m, start.mean, start.unit, moves["shift"]),
         jax.tree.map(lambda s, r: s * jnp.exp(r), start.std, moves["log_ratio"]),
         factors,
+        start.unit,
     )
 
 
@@ -139,6 +151,14 @@ def displacement(posterior: DiagonalGaussian, start: DiagonalGaussian) -> Displa
         jnp.exp(jnp.where(varies, log_ratio, 0.0).sum() / count),
         jnp.sqrt(jnp.where(varies, shift**2, 0.0).sum() / count),
     )
+
+
+def _mean(leaf: Array) -> Array:
+    return leaf.mean(0)
+
+
+def _std(leaf: Array) -> Array:
+    return leaf.std(0)
 
 
 def _log_ratio(std: Array, start: Array) -> Array:

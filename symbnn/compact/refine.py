@@ -40,6 +40,7 @@ from symbnn.compact.moves import (
     displacement,
     divergence,
     law_like,
+    marginals,
     moved,
     no_move,
 )
@@ -50,7 +51,7 @@ from symbnn.inference import Fit, Recipe, ShowProgress
 from symbnn.inference.base import check_count
 from symbnn.inference.training.train import train, warn_nonfinite
 from symbnn.models import Model
-from symbnn.posteriors import local_reparametrisation
+from symbnn.posteriors import Empirical, local_reparametrisation
 from symbnn.types import Key, Params
 
 BATCH_SIZE = 256
@@ -78,7 +79,8 @@ def refine(
 
     Args:
         posterior: What to start from, q_r: a `DiagonalGaussian`, a `LowRankGaussian`, or a `GaussianMixture`
-            of such; a weight of standard deviation zero is known and stays.
+            of such, where a weight of standard deviation zero is known and stays; or an `Empirical`, a few
+            networks that then predict together as all samples do.
         model: The network.
         inputs: What the predictions are fitted on, e.g. training inputs and `mixed_up` ones.
         reference_probs: What `evaluate.predict` says of the samples there: probabilities
@@ -108,8 +110,8 @@ def refine(
     if not 0 < shrink <= 1:
         raise ValueError(f"shrink must be above 0 and at most 1; got {shrink}")
     shares, start = components_of(posterior)
-    if penalty and start.factors is not None:
-        raise ValueError("penalty is of diagonal Gaussians only; leave it at 0 for one with factors")
+    if penalty and (start.factors is not None or isinstance(posterior, Empirical)):
+        raise ValueError("penalty is of diagonal Gaussians only; leave it at 0 for factors or networks")
     data = _checked(model, start, inputs, reference_probs, likelihood)
     weights = no_move(start, shrink if epochs else 1.0)
     losses, num_nonfinite = jnp.zeros(0), jnp.int32(0)
@@ -126,9 +128,8 @@ def refine(
         warn_nonfinite("refinement", trained.num_nonfinite)
         one = tree.take(trained, 0)
         weights, losses, num_nonfinite = one.weights, one.losses, one.num_nonfinite
-    refined = moved(start, weights)
-    measured = displacement(refined.marginals(), start.marginals())._asdict()
-    law = law_like(posterior, shares, refined)
+    law = law_like(posterior, shares, moved(start, weights))
+    measured = displacement(marginals(law), marginals(posterior))._asdict()
     return Fit(law, {"loss": losses, "num_nonfinite": num_nonfinite, **measured})
 
 
@@ -168,7 +169,7 @@ class RefinementLoss:
         self, weights: Params, constants: Params, batch: Batch, key: Key
     ) -> tuple[Float[Array, ""], Params]:
         """Mean loss over the minibatch plus the penalty; the constants stay as they are."""
-        start = Components(constants["mean"], constants["std"], constants["factors"])
+        start = Components(*(constants[part] for part in Components._fields))
         law, shares = moved(start, weights), constants["shares"]
         draw = local_reparametrisation(self.apply)
 
@@ -180,7 +181,7 @@ class RefinementLoss:
             return jax.vmap(one)(draw_keys)
 
         draw_keys = jax.random.split(key, (len(shares), self.num_draws))
-        outputs = jax.vmap(of_component)(draw_keys, *law)
+        outputs = jax.vmap(of_component)(draw_keys, law.mean, law.std, law.factors)
         if self.likelihood.has_labels:
             each = class_loss(self.loss, shares, outputs, batch.targets)
         else:

@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from symbnn import compact, evaluate, models, posteriors, symmetry
 from symbnn.inference.training.epochs import scan_epochs
 from symbnn.models import Model
-from symbnn.posteriors import DiagonalGaussian, Empirical, LowRankGaussian
+from symbnn.posteriors import DiagonalGaussian, Empirical, LowRankGaussian, LowRankPrecision
 
 KEY = jax.random.key(0)
 MODEL = models.mlp((3,), 4, hidden=(5,))
@@ -199,11 +199,9 @@ def test_nothing_cannot_be_mixed_up():
 
 def test_refine_says_what_it_starts_from():
     networks = jax.tree.map(lambda leaf: jnp.stack([leaf] * 3), MODEL.init(KEY))
-    with pytest.raises(
-        ValueError,
-        match=r"refine starts from a DiagonalGaussian or a LowRankGaussian, not from Empirical; fit",
-    ):
-        compact.refine(Empirical(networks), MODEL, INPUTS, PROBS, KEY)
+    precision = LowRankPrecision(START.mean, START.std, FACTORS)
+    with pytest.raises(ValueError, match="or an Empirical, not from LowRankPrecision; fit"):
+        compact.refine(precision, MODEL, INPUTS, PROBS, KEY)
     still_stacked = DiagonalGaussian(networks, networks)
     with pytest.raises(
         ValueError, match=r"posterior\.mean: leaf 'hidden0?/bias' has shape \(3, 5\); expected"
@@ -271,3 +269,25 @@ def test_mixtures_of_laws_with_factors_are_refined_together():
 def test_a_penalty_of_a_law_with_factors_is_refused():
     with pytest.raises(ValueError, match="penalty is of diagonal Gaussians only"):
         compact.refine(WITH_FACTORS, MODEL, INPUTS, PROBS, KEY, penalty=0.1, **SETTINGS)
+
+
+def test_networks_come_to_predict_together_as_the_reference():
+    """Three networks far from it; two of them could stay as they are, so they are asked as a mean."""
+    networks = jax.vmap(MODEL.init)(jax.random.split(KEY, 3))
+    start = Empirical(networks, num_chains=3)
+    fit = compact.refine(start, MODEL, INPUTS, PROBS, KEY, **SETTINGS)
+
+    def distance(posterior):
+        return evaluate.total_variation(evaluate.predict(MODEL.apply, posterior, INPUTS), PROBS)
+
+    assert isinstance(fit.posterior, Empirical)
+    assert fit.posterior.num_chains == 3
+    assert distance(fit.posterior) < 0.3 * distance(start)
+    assert fit.diagnostics["shift"] > 0
+    assert_same(compact.refine(start, MODEL, INPUTS, PROBS, KEY, epochs=0).posterior, start)
+
+
+def test_a_penalty_of_networks_is_refused():
+    start = Empirical(jax.vmap(MODEL.init)(jax.random.split(KEY, 3)))
+    with pytest.raises(ValueError, match="penalty is of diagonal Gaussians only"):
+        compact.refine(start, MODEL, INPUTS, PROBS, KEY, penalty=0.1, **SETTINGS)

@@ -1,0 +1,1 @@
+"""Distance to HMC's predictions against bytes on disk."""
