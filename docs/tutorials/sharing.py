@@ -1,0 +1,178 @@
+# %% [markdown]
+# # How do I make a Bayesian network small by sharing weights?
+#
+# A mean-field posterior keeps two numbers for every weight, a mean and a standard deviation: twice the size
+# of the network. 2DGBNN (Lin, Guan and others 2025) lets most weights share a few Gaussians. This page goes
+# through its stages on a small network, looks at the plane in which weights are shared, and compares bytes on
+# disk with simpler ways. The formulas are in [the theory](../theory/sharing.md).
+
+# %%
+import tempfile
+import zlib
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import matplotlib.pyplot as plt
+import numpy as np
+import optax
+from scipy.cluster.vq import kmeans2
+
+from symbnn import data, density, evaluate, inference, io, models, sharing, tree
+
+keys = jax.random.split(jax.random.key(0), 6)
+digits = data.load("digits", flatten=True)
+model = models.mlp(digits.input_shape, digits.num_classes, hidden=(64,))
+target = density.target(model, digits.train, prior=density.gaussian_prior(0.7))
+
+# %% [markdown]
+# ## Stages 0 and 1: a plane of weights
+#
+# Stage 0 trains a plain network; one that you have will do, too. Stage 1 gives each weight \(i\) of its
+# kernels a mean \(\mu_i\), which starts at the trained weight, and a standard deviation \(\sigma_i\). Biases
+# stay as they are: there are few of them.
+
+
+# %%
+def recipe(epochs, rate):
+    """Adam with a learning rate that falls to zero over the training."""
+    num_steps = epochs * (target.num_data // 64)
+    return inference.Recipe(epochs, 64, optax.adam(optax.cosine_decay_schedule(rate, num_steps)))
+
+
+network, losses = sharing.pretrain(keys[0], target, recipe(60, 2e-3))
+stochastic = sharing.train_stochastic(keys[1], target, recipe(30, 1e-4), initial=network, kl_weight=0.005)
+points = stochastic.points()
+print("points in the plane:", points.shape)
+print("standard deviations, low to high:", np.quantile(points[:, 1], [0.05, 0.5, 0.95]).round(3))
+
+# %% [markdown]
+# Every weight is now a point \((\mu_i, \sigma_i)\) in a plane. A weight with a large standard deviation
+# hardly matters to the network, and may be moved far; one with a small one may not.
+#
+# `kl_weight` tempers the divergence from the prior. With few data and a narrow prior, the full divergence
+# would be most of the loss.
+#
+# ## Stage 1b: outliers and clusters
+#
+# Three kinds of weights keep a law of their own and are called **outliers**: those with a large
+# \(|\mu_i|\), those with the steepest gradient of the loss, and those whose cluster has few members. A mixture
+# of Gaussians in the plane is fitted to the others.
+
+# %%
+gradients = np.asarray(sharing.gradient_magnitudes(keys[2], target, stochastic))
+outliers = sharing.find_outliers(points[:, 0], points[:, 1], gradients, magnitude=0.5)
+clusters = sharing.cluster(keys[3], points, outliers)
+print("Gaussians:", clusters.mixture.num_components)
+for name in ("large", "steep", "lonely"):
+    print(f"outliers, {name}: {getattr(clusters.outliers, name).sum()}")
+
+# %% [markdown]
+# ## Stage 2: fewer Gaussians
+#
+# Gaussians that are nearly the same, by their Wasserstein distance, are merged. A weight outside of the
+# ellipse that holds 95 % of its Gaussian is called an **ellipse weight**: it is a blend of two Gaussians near
+# it.
+
+# %%
+refined = sharing.refine(points, clusters.mixture, clusters.labels)
+shared = sharing.share(stochastic.params, stochastic.layout, points, refined)
+print("Gaussians:", shared.num_components)
+print("outliers:", shared.num_outliers, "ellipse weights:", shared.num_ellipses)
+
+# %% [markdown]
+# The plane, with the outlines of these ellipses.
+
+
+# %%
+def outlines(mixture):
+    """The 95 % ellipse of every Gaussian, (k, 2, points)."""
+    angle = np.linspace(0, 2 * np.pi, 60)
+    circle = np.sqrt(sharing.CHI_SQUARE_95) * np.stack([np.cos(angle), np.sin(angle)])
+    return mixture.means[:, :, None] + np.linalg.cholesky(mixture.covariances) @ circle
+
+
+def draw(panel, title, mixture):
+    """Weights by their kind after Stage 2, and the outlines of the Gaussians."""
+    kinds = np.where(refined.labels < 0, 1, 0)
+    kinds[refined.ellipses.indices] = 2
+    names = {"shared": "0.6", "outlier": "C3", "ellipse weight": "C2"}
+    for kind, (name, colour) in enumerate(names.items()):
+        panel.scatter(*points[kinds == kind].T, s=4, color=colour, linewidths=0, label=name)
+    panel.plot(*outlines(mixture).transpose(1, 2, 0), color="C0", linewidth=0.8)
+    panel.set(title=f"{title}: {mixture.num_components} Gaussians", xlabel="mean of a weight")
+
+
+figure, panels = plt.subplots(1, 2, figsize=(11, 4), sharey=True)
+draw(panels[0], "fitted", clusters.mixture)
+draw(panels[1], "merged", refined.mixture)
+panels[0].set_ylabel("standard deviation of a weight")
+panels[1].legend(frameon=False, markerscale=3)
+figure
+
+# %% [markdown]
+# ## Stage 3: trained together
+#
+# A draw of the network draws each Gaussian once and hands the value to all its weights. Centres, covariances
+# and outliers are now trained on the evidence bound. Which weight belongs to which Gaussian stays as it is.
+
+# %%
+objective = sharing.Objective(kl_weight=0.003)
+trained = sharing.train_shared(keys[4], target, shared, recipe(30, 1e-3), objective=objective).shared
+
+# %% [markdown]
+# ## Two ways without a posterior
+#
+# Smaller files can be had without any uncertainty. The first rounds each weight to 8 bits, with a step for
+# each unit. The second replaces each weight by the nearest of 32 centres (k-means), and codes which one by
+# Huffman's code, as `sharing.save` does for its labels.
+
+# %%
+layout = stochastic.layout
+rest = {name: leaf for name, leaf in tree.named_leaves(network).items() if name not in layout.names}
+leaves = tree.named_leaves(network)
+steps = {name: np.abs(leaves[name]).max(0) / 127 for name in layout.names}
+integers = {name: np.rint(leaves[name] / steps[name]).astype(np.int8) for name in layout.names}
+eight_bits = np.concatenate([(integers[name] * steps[name]).ravel() for name in layout.names])
+
+flat = np.asarray(sharing.flatten(layout, network))
+centres, labels = kmeans2(flat[:, None], 32, minit="++", seed=0)
+coder = zlib.compressobj(strategy=zlib.Z_HUFFMAN_ONLY)
+coded = np.frombuffer(coder.compress(labels.astype(np.uint8).tobytes()) + coder.flush(), np.uint8)
+
+# %% [markdown]
+# ## What was gained
+#
+# All are written to files, with checksums and the names of leaves.
+
+# %%
+folder = Path(tempfile.mkdtemp())
+mean_field = stochastic.posterior()
+io.save_tree(folder / "network", network)
+io.save_posterior(folder / "mean field", mean_field)
+sharing.save(folder / "shared", trained)
+io.save_tree(folder / "8 bits", {"integers": integers, "steps": steps, "rest": rest})
+io.save_tree(folder / "k-means", {"labels": coded, "centres": centres, "rest": rest})
+
+inputs, targets = jnp.asarray(digits.test.inputs), jnp.asarray(digits.test.targets)
+single = {"network": flat, "8 bits": eight_bits, "k-means": centres[labels, 0]}
+several = {"mean field": mean_field, "shared, untrained": shared}
+several["shared"], _ = sharing.load(folder / "shared")
+
+# %%
+probs = {
+    name: jax.nn.softmax(model.apply(sharing.insert(layout, network, jnp.asarray(weights)), inputs))
+    for name, weights in single.items()
+}
+for name, posterior in several.items():
+    probs[name] = evaluate.predict(model.apply, posterior, inputs, key=keys[5], num_samples=50)
+for name, each in probs.items():
+    scores = [float(score(each, targets)) for score in (evaluate.accuracy, evaluate.nll, evaluate.ece)]
+    num_bytes = f"{(folder / name).stat().st_size:,} bytes" if (folder / name).exists() else ""
+    print(f"{name:18} accuracy {scores[0]:.3f}  NLL {scores[1]:.3f}  ECE {scores[2]:.3f}  {num_bytes}")
+
+# %%
+size = sharing.size_of(trained)
+print("numbers of mean field:", 2 * size.num_weights)
+print("numbers by the paper's count:", size.paper_count)
+print("bytes of mean field and of shared weights, without names and checksums:", size.pair_bytes, size.bytes)
