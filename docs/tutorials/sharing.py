@@ -56,8 +56,8 @@ print("standard deviations, low to high:", np.quantile(points[:, 1], [0.05, 0.5,
 # ## Stage 1b: outliers and clusters
 #
 # Three kinds of weights keep a law of their own and are called **outliers**: those with a large
-# \(|\mu_i|\), those with the steepest gradient of the loss, and those whose cluster has few members. A mixture
-# of Gaussians in the plane is fitted to the others.
+# \(|\mu_i|\), those with the steepest gradient of the loss, and those whose cluster has few members. A
+# mixture of Gaussians in the plane is fitted to the others.
 
 # %%
 gradients = np.asarray(sharing.gradient_magnitudes(keys[2], target, stochastic))
