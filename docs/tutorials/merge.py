@@ -177,9 +177,9 @@ for correct in (None, "statistics", "repair", "regression"):
 #
 # - **BatchNorm without inputs is refused.** The mean of the running statistics is that of no network. Give
 #   `inputs`; or say `correct=None`, which keeps that mean.
-# - **Inputs that are not those of training.** Matching, statistics and fits hold for the inputs that you give,
-#   scaled as in training. Some hundred from the training data will do; with a few, layers are fitted to them
-#   and to nothing else.
+# - **Inputs that are not those of training.** Matching, statistics and fits hold for the inputs that you
+#   give, scaled as in training. Some hundred from the training data will do; with a few, layers are fitted to
+#   them and to nothing else.
 # - **Deep networks lose.** Alignment is a search, and errors add up over layers:
 #   [the study](../results/merging/cifar10_resnet20/README.md) says what is left of ResNet-20s.
 # - **Networks that do different things.** If they were trained for different classes or on different data,
