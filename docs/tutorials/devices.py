@@ -15,6 +15,7 @@ import jax
 jax.config.update("jax_num_cpu_devices", 2)
 
 import tempfile
+import textwrap
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -104,7 +105,7 @@ def stop(event):
 try:
     inference.hmc(**kept, sink=io.ChunkStore(folder), progress=stop)(key, target)
 except KeyboardInterrupt:
-    print("stopped, with", sorted(path.name for path in folder.iterdir()))
+    print("stopped; on disk:", *sorted(path.name for path in folder.iterdir()), sep="\n  ")
 
 # %% [markdown]
 # The same call goes on. Chunks that are on disk are read (`replayed`), the others computed.
@@ -113,10 +114,12 @@ except KeyboardInterrupt:
 # %%
 def watch(event):
     """Say of every chunk where it comes from."""
-    print(f"{event.stage} {event.done} of {event.total}:", "read" if event.replayed else "computed")
+    source = "read" if event.replayed else "computed"
+    print(f"{event.stage} {event.done} of {event.total}: {source}")
 
 
-resumed = inference.hmc(**kept, sink=io.ChunkStore(folder), progress=watch)(key, target)
+run = inference.hmc(**kept, sink=io.ChunkStore(folder), progress=watch)
+resumed = run(key, target)
 print("resumed and never stopped, the same draws:", is_equal(resumed, on_two))
 
 # %% [markdown]
@@ -125,10 +128,10 @@ print("resumed and never stopped, the same draws:", is_equal(resumed, on_two))
 
 # %%
 figure, panel = plt.subplots(figsize=(7, 3))
-for chain in range(4):
-    for fit, style in ((on_two, {"linewidth": 5, "alpha": 0.3}), (resumed, {"linewidth": 1})):
-        curve = fit.diagnostics["log_density"][chain]
-        panel.plot(np.arange(1, 61), curve, color=f"C{chain}", **style)
+for fit, width, opacity in ((on_two, 5, 0.3), (resumed, 1, 1)):
+    for chain, curve in enumerate(fit.diagnostics["log_density"]):
+        style = {"color": f"C{chain}", "linewidth": width, "alpha": opacity}
+        panel.plot(np.arange(1, 61), curve, **style)
 panel.axvline(30.5, color="black", linestyle=":")
 panel.set(xlabel="draw", ylabel="log-density")
 figure
@@ -139,7 +142,8 @@ figure
 
 # %%
 changed = {**kept, "num_samples": 70, "placement": alone}
-longer = inference.hmc(**changed, sink=io.ChunkStore(folder), progress=watch)(key, target)
+run = inference.hmc(**changed, sink=io.ChunkStore(folder), progress=watch)
+longer = run(key, target)
 print("its first 60 draws, the same:", is_equal(longer, on_two))
 
 # %% [markdown]
@@ -148,25 +152,29 @@ print("its first 60 draws, the same:", is_equal(longer, on_two))
 
 # %%
 try:
-    inference.hmc(**{**kept, "step_size": 0.02}, sink=io.ChunkStore(folder))(key, target)
+    changed = {**kept, "step_size": 0.02}
+    inference.hmc(**changed, sink=io.ChunkStore(folder))(key, target)
 except ValueError as error:
-    print(error.args[0].replace(str(folder), "FOLDER"))
+    print(textwrap.fill(str(error).replace(str(folder), "FOLDER"), 72))
 
 # %% [markdown]
 # ## Several hosts
 #
-# A cluster runs the same program once for each accelerator. `distributed.start` is
-# `jax.distributed.initialize`, and must come before anything touches JAX. On Slurm, Open MPI, Kubernetes and
-# TPU pods JAX finds the other processes itself; elsewhere give the address of the first and the numbers of
-# the processes. Each process keeps its own chains, in a directory of its own.
+# On a cluster the same program is started once for each accelerator. `distributed.start` calls
+# `jax.distributed.initialize`, and must come before there are arrays. On Slurm, Open MPI, Kubernetes and TPU
+# pods JAX finds the other processes itself; elsewhere give the address of the first process, their number,
+# and which one this is. Each process keeps its own chains, in a directory of its own.
 #
 # ```python
+# import jax
 # from symbnn import inference, io
 #
 # inference.distributed.start()
 # sink = io.ChunkStore(folder / f"process{jax.process_index()}")
-# fit = inference.hmc(num_chains=64, ..., sink=sink)(key, target)  # the same call everywhere
-# fit = inference.distributed.gather(fit)  # all chains on every process, if they fit into memory
+# # The same call everywhere.
+# fit = inference.hmc(num_chains=64, ..., sink=sink)(key, target)
+# # All chains on every process, if they fit into memory.
+# fit = inference.distributed.gather(fit)
 # ```
 #
 # For Slurm, two nodes of four accelerators, one process for each. The array is five jobs, one after the
@@ -186,7 +194,7 @@ except ValueError as error:
 # - **More devices than cores do not help.** They share the cores. More devices than blocks leave some idle:
 #   with `lanes=4` four chains are one block, and run on one device.
 # - **Chunks that are too long lose work.** What was computed since the last chunk is computed again. Without
-#   `chunk_size` a chunk takes about half a minute, at most 50 draws.
+#   `chunk_size` a chunk is meant to take half a minute, and has at most 50 draws.
 # - **A resumed run is refused.** Key, data, network, prior, method, burn-in, chunk size, lanes and the
 #   version of JAX must be those of the first call; the message names what differs. Keep the call in a script.
 # - **Other processes, other directories.** A directory holds the chains of one process. A run of eight

@@ -54,12 +54,13 @@ for name, array in state.items():
     print(name, array.shape)
 
 # %% [markdown]
-# Reading is one call. PyTorch keeps the weights of a layer as (outputs, inputs) and JAX's libraries as
-# (inputs, outputs); which axis is which is read off the model's program.
+# Reading is one call. Which layer is which is found by names and shapes. PyTorch keeps the weights of a layer
+# as (outputs, inputs), JAX's libraries as (inputs, outputs); which axis is which is read off the model's
+# program.
 
 # %%
 paths = sorted(folder.glob("*.safetensors"))
-networks = [io.from_torch(model, path, layers) for path in paths]
+networks = [io.from_torch(model, path) for path in paths]
 
 
 def accuracy(params, model=model):
@@ -88,9 +89,8 @@ steps = {
     "aligned and fitted": {},
 }
 for name, settings in steps.items():
-    pair, every = (
-        compact.merge(model, some, inputs=inputs, **settings).params for some in (networks[:2], networks)
-    )
+    pair = compact.merge(model, networks[:2], inputs=inputs, **settings).params
+    every = compact.merge(model, networks, inputs=inputs, **settings).params
     print(f"{name:20} two networks {accuracy(pair):.3f}, all four {accuracy(every):.3f}")
 
 # %% [markdown]
@@ -112,7 +112,7 @@ aligned = [tree.take(merged.aligned, index) for index in range(2)]
 curves = {
     "as trained": evaluate.barrier(model.apply, *networks[:2], test),
     "aligned": evaluate.barrier(model.apply, *aligned, test),
-    "aligned and fitted": tree.take(merged.barrier, 0),
+    "aligned and fitted": merged.barrier,
 }
 plot.barrier(curves, loss="test loss (nats)", error="test error (share of images)")
 
@@ -127,8 +127,8 @@ plot.barrier(curves, loss="test loss (nats)", error="test error (share of images
 # %%
 everything = compact.merge(model, networks, inputs=inputs).params
 path = folder / "merged.safetensors"
-io.to_torch(model, everything, layers, like=paths[0], path=path)
-again = io.from_torch(model, path, layers)
+io.to_torch(model, everything, like=paths[0], path=path)
+again = io.from_torch(model, path)
 print("the same network:", accuracy(again) == accuracy(everything))
 
 # %% [markdown]
@@ -156,10 +156,10 @@ members = train(jax.random.key(1), density.target(normed, digits.train)).posteri
 own = [accuracy(tree.take(members.samples, index), normed) for index in range(4)]
 print("the networks:", *(f"{each:.3f}" for each in own))
 for correct in (None, "statistics", "repair", "regression"):
-    found = [
-        accuracy(compact.merge(normed, members, inputs=inputs, method=method, correct=correct).params, normed)
-        for method in (None, "activations")
-    ]
+    found = []
+    for method in (None, "activations"):
+        settings = {"inputs": inputs, "method": method, "correct": correct}
+        found.append(accuracy(compact.merge(normed, members, **settings).params, normed))
     print(f"{correct!s:10} not aligned {found[0]:.3f}, aligned {found[1]:.3f}")
 
 # %% [markdown]
@@ -184,8 +184,7 @@ for correct in (None, "statistics", "repair", "regression"):
 #   [the study](../results/merging/cifar10_resnet20/README.md) says what is left of ResNet-20s.
 # - **Networks that do different things.** If they were trained for different classes or on different data,
 #   their units may have nothing in common that could be matched.
-# - **Layers with the same shape.** Where names and shapes leave a choice, `from_torch` refuses to guess and
-#   lists the layers; give `layers`. A file of `safetensors` forgets the order of layers, one of `torch.save`
-#   keeps it.
+# - **Layers with the same shape.** Numbers in names, as here, are taken for the order of layers. Where names
+#   and shapes leave a choice, `from_torch` refuses to guess; give it `layers`, as `to_torch` above.
 # - **The wrong program.** Weights do not tell the activation. Compare outputs of both networks on a few
 #   inputs, as here `accuracy` does, before merging.

@@ -41,7 +41,8 @@ def recipe(epochs, rate):
 
 
 network, losses = sharing.pretrain(keys[0], target, recipe(100, 2e-3))
-stochastic = sharing.train_stochastic(keys[1], target, recipe(40, 1e-4), initial=network, kl_weight=0.005)
+settings = {"initial": network, "kl_weight": 0.005}
+stochastic = sharing.train_stochastic(keys[1], target, recipe(40, 1e-4), **settings)
 points = stochastic.points()
 print("points in the plane:", points.shape)
 print("standard deviations, low to high:", np.quantile(points[:, 1], [0.05, 0.5, 0.95]).round(3))
@@ -187,10 +188,12 @@ several["shared"], _ = sharing.load(folder / "shared")
 probs = {name: jax.nn.softmax(model.apply(params, inputs)) for name, params in single.items()}
 for name, posterior in several.items():
     probs[name] = evaluate.predict(model.apply, posterior, inputs, key=keys[6], num_samples=50)
+measures = (evaluate.accuracy, evaluate.nll, evaluate.ece)
+print(f"{'':18}{'accuracy':>10}{'NLL':>8}{'ECE':>8}{'bytes':>10}")
 for name, each in probs.items():
-    scores = [float(score(each, targets)) for score in (evaluate.accuracy, evaluate.nll, evaluate.ece)]
-    num_bytes = f"{(folder / name).stat().st_size:,} bytes" if (folder / name).exists() else ""
-    print(f"{name:18} accuracy {scores[0]:.3f}  NLL {scores[1]:.3f}  ECE {scores[2]:.3f}  {num_bytes}")
+    scores = [float(measure(each, targets)) for measure in measures]
+    size = f"{(folder / name).stat().st_size:,}" if (folder / name).exists() else ""
+    print(f"{name:18}{scores[0]:10.3f}{scores[1]:8.3f}{scores[2]:8.3f}{size:>10}")
 
 # %% [markdown]
 # NLL is the mean negative log-probability of the right class in nats, ECE the expected calibration error;
