@@ -75,12 +75,12 @@ for path, network in zip(paths, networks, strict=True):
 # ## One network out of four
 #
 # Unit 5 of one network has nothing to do with unit 5 of another: hidden units may be relabelled without any
-# change of what the network computes, and units with ReLU may be scaled. `compact.merge` first brings units to
-# one scale and relabels those of each network so that they fit those of the first. It compares units by what
-# they compute on some hundred training inputs; labels are not needed. It then averages the weights, and may
-# **correct** the mean. The default, `"regression"`, goes through the layers and fits each by least squares, so
-# that on these inputs it computes the mean of what the layer computes in the networks. No step is training:
-# there are no labels and no gradients.
+# change of what the network computes, and units with ReLU may be scaled. `compact.merge` first brings units
+# to one scale and relabels those of each network so that they fit those of the first. It compares units by
+# what they compute on some hundred training inputs; labels are not needed. It then averages the weights, and
+# may **correct** the mean. The default, `"regression"`, goes through the layers and fits each by least
+# squares, so that on these inputs it computes the mean of what the layer computes in the networks. No step is
+# training: there are no labels and no gradients.
 
 # %%
 steps = {
