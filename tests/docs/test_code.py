@@ -1,8 +1,12 @@
 """Code on the site's pages runs: the first page, the examples for contributors, and the tutorials."""
 
 import importlib.util
+import json
+import os
 import re
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -62,9 +66,18 @@ def test_a_tutorial_is_text_and_code_and_ends_with_what_can_go_wrong(tutorial):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tutorial", TUTORIALS, ids=lambda path: path.stem)
-def test_a_tutorial_runs(tutorial):
-    outputs = PERCENT.execute(tutorial.read_text())
-    assert any(output.printed for output in outputs)
+def test_a_tutorial_runs_as_the_site_runs_it_and_warns_of_nothing(tutorial, tmp_path):
+    # In a process of its own: a tutorial may choose its devices, before anything else of JAX. And without the
+    # flags of the tests, which make programs slow.
+    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    environment["PYTHONPATH"] = str(ROOT)
+    found = tmp_path / "found.json"
+    command = [sys.executable, "docs/hooks/percent.py", str(tutorial), str(found)]
+    run = subprocess.run(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
+    assert run.returncode == 0, run.stderr
+    assert "Warning" not in run.stderr
+    outputs = json.loads(found.read_text())["outputs"]
+    assert any(printed for printed, _ in outputs)
 
 
 SCRIPT = """# %% [markdown]
