@@ -75,8 +75,8 @@ def explorer(problem: Problem, samples: Samples, aligned: Samples, found: Any) -
             for index, (one, other) in enumerate(shown_pairs(chains))
         ],
         notes=[
-            f"{len(rows)} of the {tree.num_samples(samples)} HMC draws, evenly spaced, raw and aligned to the "
-            "mean of all. Layers are listed from the one that alignment narrows most, weights from the "
+            f"{len(rows)} of the {tree.num_samples(samples)} HMC draws, evenly spaced, raw and aligned to "
+            "the mean of all. Layers are listed from the one that alignment narrows most, weights from the "
             "most certain after alignment (mean over standard deviation), test inputs from the least certain "
             "prediction."
         ],

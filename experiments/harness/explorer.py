@@ -37,7 +37,7 @@ class Layer:
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One test input: what every draw predicts for it, `(draws, classes)`, and its pixels if it is an image."""
+    """One test input: what every draw predicts, `(draws, classes)`, and its pixels if it is an image."""
 
     name: str
     label: int
@@ -84,10 +84,11 @@ class Explorer:
 def section(explorer: Explorer) -> str:
     """The views with their data and scripts."""
     notes = "".join(f"<p>{html.escape(note)}</p>" for note in explorer.notes)
+    views, script = (path.read_text(encoding="utf-8") for path in (VIEWS, SCRIPT))
     return (
-        f'{notes}<noscript><p>The views below need JavaScript.</p></noscript>{VIEWS.read_text(encoding="utf-8")}'
+        f"{notes}<noscript><p>The views below need JavaScript.</p></noscript>{views}"
         f'<script type="application/json" id="explorer-data">{data(explorer)}</script>'
-        f"<script>{get_plotlyjs()}</script><script>{SCRIPT.read_text(encoding='utf-8')}</script>"
+        f"<script>{get_plotlyjs()}</script><script>{script}</script>"
     )
 
 

@@ -43,7 +43,7 @@ class Browser:
         scheme: str = "light",
         motion: str = "reduce",
     ) -> None:
-        """Show a file in a window of that size, to a reader who likes it light or dark, and still or moving."""
+        """Show a file in a window of that size, to a reader who likes it light or dark, still or moving."""
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         self.like(scheme=scheme, motion=motion)

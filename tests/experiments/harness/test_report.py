@@ -19,7 +19,9 @@ def png(path, width, height):
     """A black picture."""
 
     def chunk(kind, content):
-        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+        return (
+            struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+        )
 
     rows = b"".join(b"\0" + bytes(width) for _ in range(height))
     head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
@@ -45,7 +47,9 @@ def small_explorer(name="hidden/kernel", probs=0.25):
 
 def stored(page):
     """What the page holds for its script."""
-    (text,) = re.findall(r'<script type="application/json" id="explorer-data">(.*?)</script>', page, re.DOTALL)
+    (text,) = re.findall(
+        r'<script type="application/json" id="explorer-data">(.*?)</script>', page, re.DOTALL
+    )
     return json.loads(text)
 
 
