@@ -21,6 +21,8 @@ NUM_ENDS = 4
 """Networks between which lines are drawn: all pairs of different chains."""
 NUM_POINTS = 21
 NUM_BINS = 10
+TINY = 1e-12
+"""Keeps quotients and logarithms finite, and is no part of any number that is shown."""
 LAWS = ("HMC samples", "HMC q_d", "q_r, mean")
 """As the tables call them."""
 
@@ -60,7 +62,7 @@ def explorer(problem: Problem, samples: Samples, aligned: Samples, found: Any) -
     rows, chains = shown_draws(problem, samples)
     raw, moved = (tree.named_leaves(tree.take(each, rows)) for each in (samples, aligned))
     names = [name for name, leaf in raw.items() if leaf[0].size > 1]
-    narrowed = {name: np.median(np.std(moved[name], 0) / np.std(raw[name], 0)) for name in names}
+    narrowed = {name: float(np.median(_spread(moved[name]) / _spread(raw[name]))) for name in names}
     names = sorted(names, key=lambda name: narrowed[name])[:MOST_LAYERS]
     most = min(MOST_OF_A_LAYER, max(2, MOST_WEIGHTS // len(names)))
     length = tree.num_samples(samples) // problem.config.inference.num_chains
@@ -103,7 +105,7 @@ def shown_pairs(chains: np.ndarray) -> np.ndarray:
 
 def shown_cases(probs: np.ndarray) -> np.ndarray:
     """Inputs by entropy of the prediction: half the most uncertain, half evenly spaced over all others."""
-    entropy = -np.sum(probs * np.log(np.maximum(probs, 1e-12)), axis=1)
+    entropy = -np.sum(probs * np.log(probs + TINY), axis=1)
     order = np.argsort(-entropy, kind="stable")
     half = min(len(order), MOST_CASES) // 2
     places = np.linspace(half, len(order) - 1, min(len(order), MOST_CASES) - half).astype(int)
@@ -113,11 +115,16 @@ def shown_cases(probs: np.ndarray) -> np.ndarray:
 def _layer(name: str, raw: np.ndarray, aligned: np.ndarray, most: int) -> Layer:
     """Weights evenly spaced over all, ordered by how certain they are after alignment."""
     flat, moved = (each.reshape(len(each), -1) for each in (raw, aligned))
-    order = np.argsort(-np.abs(moved.mean(0)) / np.maximum(moved.std(0), 1e-12), kind="stable")
+    order = np.argsort(-np.abs(moved.mean(0)) / _spread(moved), kind="stable")
     kept = order[np.linspace(0, len(order) - 1, min(len(order), most)).astype(int)]
     places = [np.unravel_index(place, raw.shape[1:]) for place in kept]
     weights = [str(Weight(name, tuple(map(int, place)))) for place in places]
     return Layer(name, weights, flat[:, kept].T, moved[:, kept].T)
+
+
+def _spread(draws: np.ndarray) -> np.ndarray:
+    """Standard deviation over the draws, never zero."""
+    return np.std(np.asarray(draws, np.float64), axis=0) + TINY
 
 
 def _cases(problem: Problem, found: Any) -> list[Case]:
@@ -125,16 +132,16 @@ def _cases(problem: Problem, found: Any) -> list[Case]:
     images = _images(problem, cases)
     labels = np.asarray(problem.labels)[cases]
     return [
-        Case(f"test input {case}, class {label}", int(label), probs[:, index], images and images[index])
+        Case(f"test input {case}, class {label}", int(label), probs[:, index], images[index])
         for index, (case, label) in enumerate(zip(cases, labels, strict=True))
     ]
 
 
-def _images(problem: Problem, cases: np.ndarray) -> list[np.ndarray] | None:
-    """Pixels from 0 to 1, if the inputs are images, on one scale for all."""
+def _images(problem: Problem, cases: np.ndarray) -> list[np.ndarray | None]:
+    """Pixels from 0 to 1, on one scale for all; None where inputs are no images."""
     shape = problem.image_shape
     if len(shape) != 3 or shape[-1] not in (1, 3):
-        return None
+        return [None] * len(cases)
     pixels = np.asarray(problem.data.test.inputs)[cases].reshape(-1, *shape)
     low, high = float(pixels.min()), float(pixels.max())
     return list((pixels - low) / ((high - low) or 1.0))

@@ -125,7 +125,7 @@
     const each = classes.map((index) => probs.map((row) => row[index]));
     const means = each.map(mean);
     const [lows, highs] = [0.025, 0.975].map((share) => each.map((values) => quantile(values, share)));
-    Object.assign(element("case-image"), { hidden: image === null, src: image ?? "data:,", alt: name });
+    if (image !== null) Object.assign(element("case-image"), { hidden: false, src: image, alt: name });
     // Multiples of the golden ratio spread evenly, and the same way every time.
     const aside = (draw) => 0.6 * (((draw * 0.618034) % 1) - 0.5);
     const bars = {

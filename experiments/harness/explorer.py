@@ -110,7 +110,7 @@ def _plain(value: Any) -> Any:
             "name": value.name,
             "label": value.label,
             # Of a probability the first decimals matter, not the leading digits of 1e-9.
-            "probs": np.round(np.asarray(value.probs, np.float64), DIGITS).tolist(),
+            "probs": _plain(np.round(np.asarray(value.probs, np.float64), DIGITS)),
             "image": None if value.image is None else _picture(value.image),
         }
     if dataclasses.is_dataclass(value):
@@ -121,7 +121,11 @@ def _plain(value: Any) -> Any:
         return [_plain(part) for part in value]
     if isinstance(value, np.integer):
         return int(value)
-    return float(f"{value:.{DIGITS}g}") if isinstance(value, float | np.floating) else value
+    if isinstance(value, float | np.floating):
+        if not np.isfinite(value):
+            raise ValueError(f"explorer: expected finite numbers, got {value}; leave out what diverged")
+        return float(f"{value:.{DIGITS}g}")
+    return value
 
 
 def _picture(pixels: np.ndarray) -> str:

@@ -47,10 +47,14 @@ class Browser:
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         self.like(scheme=scheme, motion=motion)
+        self.show(path.as_uri())
+
+    def show(self, address: str) -> None:
+        """Go to an address; what other pages said and asked for is forgotten."""
         self.driver.get("about:blank")
         for kind in ("browser", "performance"):
             self.driver.get_log(kind)
-        self.driver.get(path.as_uri())
+        self.driver.get(address)
 
     def like(self, *, scheme: str, motion: str = "reduce") -> None:
         """What the reader has told the system."""

@@ -103,6 +103,6 @@ def test_numbers_are_rounded_and_tiny_probabilities_are_nothing():
     assert found["cases"][0]["image"].startswith("data:image/png;base64,")
 
 
-def test_a_number_that_is_none_is_refused():
-    with pytest.raises(ValueError, match="JSON"):
+def test_what_diverged_is_refused():
+    with pytest.raises(ValueError, match=r"expected finite numbers, got nan; leave out what diverged"):
         explorer.data(small_explorer(probs=np.nan))
