@@ -3,9 +3,12 @@
 import re
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from experiments.compact_posterior import study
+from experiments.harness import report as harness
+from experiments.harness.explorer import Case, Explorer, Layer, Line, Reliability
 from tests.experiments.cases import debug_config
 
 LEAST_CONTRAST = 4.5
@@ -139,6 +142,23 @@ def test_another_input_has_another_picture_and_other_predictions(page):
     assert page.find("#case-image").get_attribute("src") == shown
     name, label = page.find("#case option:nth-of-type(1)").text, r"class (\d)"
     assert re.findall(label, reading(page, "case"))[:1] == re.findall(label, name)
+
+
+def test_inputs_that_are_no_images_have_no_picture(browser, tmp_path):
+    curve, draws = np.array([0.5, 1.0]), np.array([[1.0, 2.0], [3.0, 5.0]])
+    explored = Explorer(
+        chains=np.array([0, 1]),
+        layers=[Layer("out", ["out[0]", "out[1]"], draws, draws)],
+        cases=[Case("a row", 1, np.full((2, 4), 0.25))],
+        reliability=[Reliability("law", curve, curve, curve, curve, np.array([3, 4]))],
+        lines=[Line("line", curve, curve, curve)],
+    )
+    path = tmp_path / "report.html"
+    path.write_text(harness.page("Rows", [], [], [], [], {"stages": {}, "versions": {}}, explored=explored))
+    browser.open(path)
+    assert "True class 1" in reading(browser, "case")
+    assert not browser.find("#case-image").is_displayed()
+    assert browser.complaints() == []
 
 
 def test_a_posterior_can_be_left_out_of_the_diagram(page):
