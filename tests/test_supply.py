@@ -125,9 +125,9 @@ def test_whatever_comes_along_is_pinned(groups):
 
 def test_the_core_is_without_what_only_studies_need():
     core = closure(requirements())
-    assert not core & {"matplotlib", "pillow", "tyro", "tensorflow-datasets", "torch", "arviz"}
+    assert not core & {"matplotlib", "pillow", "tyro", "tensorflow-datasets", "plotly", "torch", "arviz"}
     assert {"jax", "flax", "optax", "blackjax", "numpyro", "scipy", "safetensors"} <= core
-    assert {"matplotlib", "pillow", "tyro", "rich"} <= closure(requirements("studies"))
+    assert {"matplotlib", "pillow", "plotly", "tyro", "rich"} <= closure(requirements("studies"))
 
 
 IMPORT_ALL = """

@@ -14,7 +14,7 @@ from configs.compact_posterior import CompactPosterior
 from experiments.common import columns, methods, weight_ranking
 from experiments.common.figures import pruning_panels
 from experiments.common.problem import Problem, perceptron
-from experiments.compact_posterior import beyond, convergence, figures, refined, weights
+from experiments.compact_posterior import beyond, convergence, explorer, figures, refined, weights
 from experiments.harness.present import present
 from experiments.harness.rundir import open_run
 from experiments.harness.tables import Table
@@ -56,6 +56,7 @@ def run(config: CompactPosterior, rundir: Path | str) -> Table:
             "convergence", lambda: convergence.convergence(problem, samples, to_first["hmc"].samples)
         )
         pruned = opened.stage("pruned", lambda: _prune(problem, samples, to_first["hmc"].samples))
+        explored = opened.stage("explorer", lambda: explorer.compute(problem, samples, to_mean))
         in_function_space, num_chains = converged["function space"], config.inference.num_chains
         verdict = diagnostics.verdict(in_function_space, num_chains=num_chains)
         return present(
@@ -71,6 +72,7 @@ def run(config: CompactPosterior, rundir: Path | str) -> Table:
             ],
             figures=_figures(samples, ensemble, to_first, laws, pruned),
             findings=[*beyond.findings(further, near, to_mean), verdict],
+            explored=explorer.explorer(problem, samples, to_mean, explored),
         )
 
 

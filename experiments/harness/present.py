@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from experiments.harness import report
+from experiments.harness.explorer import Explorer
 from experiments.harness.rundir import Run
 from experiments.harness.tables import Table
 
@@ -18,11 +19,13 @@ def present(
     tables: Sequence[Table],
     figures: Sequence[tuple[str, Figure, str]],
     findings: Sequence[str],
+    explored: Explorer | None = None,
 ) -> Table:
     """Write `metrics.jsonl`, `table.md`, `report.html` and figures; print tables and findings.
 
     The title is the study's name unless another is given; figures are (name, figure, caption); `findings` are
-    sentences made from this run's own numbers, the paper's finding beside them. Returns the first table.
+    sentences made from this run's own numbers, the paper's finding beside them; a posterior to be `explored`
+    gets interactive views in the report. Returns the first table.
     """
     title = title or run.description["study"].replace("_", " ").capitalize()
     saved = [(run.figure(name, figure), caption) for name, figure, caption in figures]
@@ -30,7 +33,7 @@ def present(
     run.write("metrics.jsonl", "".join(records))
     parts = [*introduction, *(table.markdown().rstrip("\n") for table in tables), *findings]
     run.write("table.md", "\n\n".join(parts) + "\n")
-    page = report.page(title, introduction, findings, tables, saved, run.description)
+    page = report.page(title, introduction, findings, tables, saved, run.description, explored=explored)
     run.write("report.html", page)
     for table in tables:
         table.print()

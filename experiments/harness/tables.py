@@ -82,19 +82,20 @@ class Table:
         ]
         return f"**{self.title}**\n\n" + "\n".join(lines) + "\n"
 
-    def html(self) -> str:
-        """A plain HTML table."""
-        head = "".join(f"<th>{html.escape(column)}</th>" for column in ("", *self.columns))
+    def html(self, *, is_open: bool = False) -> str:
+        """A table that unfolds below its title; a wide one scrolls inside its own box."""
+        head = "".join(f'<th scope="col">{html.escape(column)}</th>' for column in self.columns)
         body = "".join(
-            f"<tr><th>{html.escape(row.name)}</th>"
+            f'<tr><th scope="row">{html.escape(row.name)}</th>'
             + "".join(f"<td>{html.escape(cell.text(row.decimals))}</td>" for cell in row.cells)
             + "</tr>"
             for row in self.rows
         )
+        title = html.escape(self.title)
         return (
-            f"<figure><figcaption>{html.escape(self.title)}</figcaption>"
-            f'<div class="scroll"><table><thead><tr>{head}</tr></thead>'
-            f"<tbody>{body}</tbody></table></div></figure>"
+            f'<details class="table"{" open" if is_open else ""}><summary>{title}</summary>'
+            f'<div class="scroll" tabindex="0" role="region" aria-label="{title}">'
+            f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{body}</tbody></table></div></details>"
         )
 
     def print(self) -> None:

@@ -8,7 +8,7 @@ from configs import STUDIES
 from configs.parts import Refinement
 from experiments.common import methods, problem
 from experiments.common.problem import perceptron
-from experiments.compact_posterior import refined, study
+from experiments.compact_posterior import explorer, refined, study
 from symbnn import tree
 from tests.experiments.cases import debug_config, full_size
 
@@ -62,3 +62,35 @@ def test_the_papers_chain_starts_and_stops(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         study.run(STUDIES["compact_posterior"].configs["mnist"][1], tmp_path)
     assert not list(tmp_path.glob("stages/*"))
+
+
+def test_explored_inputs_are_the_most_uncertain_and_some_of_all_others():
+    certainty = np.linspace(0.5, 1.0, 101)
+    probs = np.stack([certainty, 1 - certainty], axis=1)
+    found = explorer.shown_cases(probs)
+    assert list(found[:10]) == list(range(10))
+    assert list(found[10:12]) == [10, 20]
+    assert found[-1] == 100
+    assert len(set(found)) == len(found) == 20
+    assert sorted(explorer.shown_cases(probs[:7])) == list(range(7))
+
+
+@pytest.mark.parametrize(
+    ("chains", "pairs"),
+    [
+        ([0, 0, 1, 1], [(0, 2), (0, 3), (1, 2), (1, 3)]),
+        ([0, 0, 0], [(0, 1), (0, 2), (1, 2)]),
+        ([0, 1], [(0, 1)]),
+    ],
+)
+def test_explored_lines_join_different_chains_where_there_are_several(chains, pairs):
+    assert [tuple(pair) for pair in explorer.shown_pairs(np.array(chains))] == pairs
+
+
+def test_explored_draws_come_from_all_chains_alike():
+    problem = perceptron(debug_config("compact_posterior"))
+    samples = {"weight": np.zeros((1000, 3))}
+    rows, chains = explorer.shown_draws(problem, samples)
+    assert len(rows) == len(set(rows)) == 200
+    assert list(np.bincount(chains)) == [100, 100]
+    assert (rows // 500 == chains).all()

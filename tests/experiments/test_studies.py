@@ -162,20 +162,26 @@ class Links(HTMLParser):
 
     def __init__(self) -> None:
         super().__init__()
-        self.sources: list[str] = []
-        self.images = 0
+        self.pictures: list[str] = []
+        self.links: list[str] = []
 
     def handle_starttag(self, tag, attrs):
-        self.images += tag == "img"
-        self.sources += [value or "" for name, value in attrs if name in ("src", "href")]
+        self.pictures += [value or "" for name, value in attrs if name == "src"]
+        self.links += [value or "" for name, value in attrs if name == "href"]
 
 
 def test_the_report_needs_no_network(finished):
     _, directory, _ = finished
     page = Links()
     page.feed((directory / "report.html").read_text())
-    assert page.images == len(list((directory / "figures").glob("*.png")))
-    assert all(source.startswith("data:image/png;base64,") for source in page.sources)
+    assert len(page.pictures) == len(list((directory / "figures").glob("*.png")))
+    assert all(source.startswith("data:image/png;base64,") for source in page.pictures)
+    assert all(source.startswith("#") for source in page.links)
+
+
+def test_only_a_report_with_something_to_explore_carries_a_script(finished):
+    study, directory, _ = finished
+    assert ("<script" in (directory / "report.html").read_text()) == (study == "compact_posterior")
 
 
 def test_a_second_run_reuses_every_stage_as_what_it_was_and_says_the_same(finished, capsys):
