@@ -136,8 +136,8 @@ compare("two draws", evaluate.predict(model.apply, two, test))
 # %% [markdown]
 # ## 20 kB on disk
 #
-# `save_posterior` writes the numbers and a description of them. What `load_posterior` gives back predicts
-# the same, to the last bit.
+# `save_posterior` writes the numbers and a description of them, of a few kB. What `load_posterior` gives back
+# predicts the same, to the last bit.
 
 # %%
 import tempfile

@@ -97,14 +97,17 @@ for name, each in {"HMC": expected, **probs}.items():
 
 # %% [markdown]
 # Only Laplace stands out. Its Gaussian is as wide as the prior along all directions that the data leave
-# open, and there the network is not linear: drawn networks are bad. The linear network is the remedy, if not
-# a complete one. All others score much the same, and HMC need not win: nothing in these scores asks for
+# open, and so far away the network is not linear: networks that are drawn are bad. The linear network is
+# the remedy, if not a complete one. The others are close together, and HMC need not win: no score asks for
 # likeness to the posterior.
 #
-# The figure shows accuracy against confidence. Above the dashed line a posterior is too modest.
+# The figure shows accuracy against confidence. Above the dashed line, a posterior is right more often than
+# it claims. Below is the number of images on a logarithmic scale: most are in the last bins, and the
+# intervals of the others are wide.
 
 # %%
-plot.reliability({"HMC": expected, "ensemble": probs["ensemble"], "VI": probs["VI"]}, labels)
+shown = {name: probs[name] for name in ("ensemble", "VI", "Laplace, linear")}
+plot.reliability(shown, labels)
 
 # %% [markdown]
 # ## By predictions
