@@ -75,10 +75,10 @@ compare("q_r", predict(q_r))
 plot.spread(q_d, q_r)
 
 # %% [markdown]
-# Alignment helps. But the histogram shows that it makes the single weights only a little narrower: a draw of
-# HMC is mostly noise around any mean. And one Gaussian with independent weights is still a poor predictor.
-# It has the spread of every weight, but not their correlation: in the draws, a weight that is too large is
-# made up for by others.
+# Alignment helps. But the histogram shows that it makes single weights only a little narrower: the data
+# leave most of them nearly as free as the prior does, whose standard deviation is 1. And one Gaussian with
+# independent weights is still a poor predictor. It has the spread of every weight, but not their
+# correlation: in the draws, a weight that is too large is made up for by others.
 #
 # ## Refined
 #

@@ -84,10 +84,10 @@ def show(name, summary):
 show("weights, raw", diagnostics.weight_space(long))
 
 # %% [markdown]
-# This is far above 1.01. But two chains may have found the same function and number its units differently:
-# unit 0 of one is unit 2 of the other. And tanh is odd: a unit whose incoming and outgoing weights all
-# change sign computes the same function. R-hat of a single weight then sees chains that disagree.
-# `discover` finds both symmetries in the program of `apply`.
+# This is above 1.01, and for some weights far above. But two chains may have found the same function and
+# number its units differently: unit 0 of one is unit 2 of the other. And tanh is odd: a unit whose incoming
+# and outgoing weights all change sign computes the same function. R-hat of a single weight then sees chains
+# that disagree. `discover` finds both symmetries in the program of `apply`.
 
 # %%
 spec = symmetry.discover(apply, tree.take(long.samples, 0), inputs[:4])
