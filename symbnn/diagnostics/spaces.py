@@ -105,7 +105,7 @@ def relabelling_control(
 
 
 def relabelled(spec: SymmetrySpec, samples: Any, key: Key) -> tuple[Samples, dict[str, Array]]:
-    """Every draw with its units relabelled, and where it is odd in them turned, at random; the permutations."""
+    """Every draw with its units relabelled, and turned where it is odd in them, at random; permutations."""
     samples, _ = chains.unpack(samples, check=partial(check_params, spec, num_leading=1))
 
     def one(key: Key, params: Params) -> tuple[Params, dict[str, Array]]:
