@@ -102,8 +102,8 @@ for name, each in {"HMC": expected, **probs}.items():
 # likeness to the posterior.
 #
 # The figure shows accuracy against confidence. Above the dashed line, a posterior is right more often than
-# it claims. Below is the number of images on a logarithmic scale: most are in the last bins, and the
-# intervals of the others are wide.
+# it claims, as the linear network of Laplace is. Below is the number of images on a logarithmic scale: where
+# it is small, mind the intervals.
 
 # %%
 shown = {name: probs[name] for name in ("ensemble", "VI", "Laplace, linear")}
