@@ -110,6 +110,11 @@ for group in gpt.spec.groups:
 
 # %%
 print("perceptron:", symmetry.completeness(spec, perceptron, params, x))
+tokens = jax.random.randint(jax.random.key(3), (16, 6), 0, 7)
+weights = gpt.init(key)
+complete = symmetry.completeness(gpt.spec, gpt.apply, weights, tokens)
+print("attention: ", complete)
+print("weights of the network with attention:", tree.num_weights(weights))
 
 # %% [markdown]
 # Now a spec that was written by hand and forgets something: it names the units and no scale.

@@ -95,21 +95,24 @@ def weight_space(samples: Any, *, num_chains: int | None = None) -> Summary:
 def relabelling_control(
     spec: SymmetrySpec, samples: Any, key: Key, *, num_chains: int | None = None
 ) -> Summary:
-    """Of every weight after each draw's units were relabelled at random: looks perfect by construction."""
+    """Of every weight after each draw's units were relabelled at random: looks perfect by construction.
+
+    Where the network is odd in a unit, the unit is also turned at random, as `align` might turn it.
+    """
     samples, num_chains = chains.require(samples, num_chains, partial(check_params, spec, num_leading=1))
     moved, _ = relabelled(spec, samples, key)
     return _of_weights(moved, num_chains)
 
 
 def relabelled(spec: SymmetrySpec, samples: Any, key: Key) -> tuple[Samples, dict[str, Array]]:
-    """Every draw with its units relabelled at random, and the permutations."""
+    """Every draw with its units relabelled, and turned where it is odd in them, at random; permutations."""
     samples, _ = chains.unpack(samples, check=partial(check_params, spec, num_leading=1))
 
     def one(key: Key, params: Params) -> tuple[Params, dict[str, Array]]:
         element = symmetry.random_element(spec, key)
-        scales, signs = jax.tree.map(jnp.ones_like, (element.scales, element.signs))
-        only_labels = element._replace(scales=scales, signs=signs, matrices={})
-        return symmetry.act(spec, only_labels, params), element.permutations
+        # `align` leaves the scales as they are, too.
+        unscaled = element._replace(scales=jax.tree.map(jnp.ones_like, element.scales), matrices={})
+        return symmetry.act(spec, unscaled, params), element.permutations
 
     return jax.jit(jax.vmap(one))(jax.random.split(key, tree.num_samples(samples)), samples)
 

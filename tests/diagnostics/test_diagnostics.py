@@ -58,6 +58,19 @@ def test_the_control_hides_a_real_fault_that_function_space_shows():
     assert "Not converged" in diagnostics.verdict(function, num_chains=CHAINS)
 
 
+def test_the_control_turns_units_where_the_network_is_odd_in_them():
+    """Chains that differ in signs alone: `align` could turn every unit, so the control does it at random."""
+    samples = draws(3)
+    turned = jax.tree.map(lambda leaf: leaf.at[:DRAWS].multiply(-1.0), samples)
+    spec = symmetry.discover(apply, PARAMS, INPUTS)
+    labels_only = diagnostics.relabelling_control(SPEC, turned, jax.random.key(0), num_chains=CHAINS)
+    control = diagnostics.relabelling_control(spec, turned, jax.random.key(0), num_chains=CHAINS)
+    assert control.median_rhat < 1.01 < labels_only.median_rhat
+    moved, _ = diagnostics.relabelled(spec, samples, jax.random.key(1))
+    outputs = jax.vmap(apply, in_axes=(0, None))
+    np.testing.assert_allclose(outputs(moved, INPUTS), outputs(samples, INPUTS), atol=1e-5)
+
+
 def test_verdict_of_converged_and_of_one_chain():
     function = diagnostics.function_space(apply, draws(2), INPUTS, num_chains=CHAINS)
     assert diagnostics.verdict(function, num_chains=CHAINS).startswith("Converged in function space")
