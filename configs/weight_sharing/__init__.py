@@ -183,7 +183,7 @@ CONFIGS = {
         ),
     ),
     "cifar10_resnet20_pretrained": (
-        "50,000 colour images, three published ResNet-20s: 76 minutes of one core, then mean field",
+        "50,000 colour images, three published ResNet-20s: 1 h 51 min of one core",
         WeightSharing(
             data=Data(name="cifar10"),
             # Chosen with the fourth network, which is no seed here, on the last 1,000 training images, cut at
