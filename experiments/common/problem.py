@@ -82,6 +82,12 @@ class Problem:
         """`hidden 16-16, ` where that describes the network."""
         return "" if self.is_own else f"hidden {joined(self.config.hidden)}, "
 
+    def frozen(self) -> "Problem":
+        """The same with the running statistics of every network held."""
+        model, known = models.frozen(self.model), self.target
+        target = density.target(model, known.data, likelihood=known.likelihood, prior=known.prior)
+        return dataclasses.replace(self, model=model, target=target)
+
     def require_least_mass(self) -> None:
         """`ValueError` if scales have no least mass, or there are none: before anything is trained."""
         try:
@@ -175,7 +181,7 @@ def load(
         loaded = flattened(loaded) if network == "mlp" else loaded
         settings: Any = {"hidden": hidden, "activation": activation, "width": width}
         model = create(network, loaded.input_shape, read.num_classes, **settings)
-    model = model._replace(train=None) if frozen else model
+    model = models.frozen(model) if frozen else model
     target = density.target(model, loaded.train, likelihood=_likelihood(), prior=_prior(prior_scale))
     inputs = loaded.test.inputs
     return Problem(
