@@ -70,6 +70,7 @@ def ensemble_finding(results: Results) -> str:
     )
 
 
+UNITS = {"%": "points"}
 GAINS = {"accuracy": 1.0, "nll": -1.0, "brier": -1.0, "ece": -1.0}
 """Scores of predictions, with the sign of what is better."""
 
@@ -101,8 +102,9 @@ def gain_finding(results: Results, name: str, *, sign: float) -> str:
         words = f"{results.name(method)} ({gain.text()}{', zero inside' if gain.holds_zero else ''})"
         (better if sign * gain.value > 0 else other).append(words)
     source, _, end = name.rpartition("_")
-    known = f"{HEADS[end].split(',')[0]} ({source})" if source else HEADS[name].split(",")[0]
-    start = f"{known[0].upper()}{known[1:]}, many modes minus one in points: "
+    head, _, unit = HEADS[end].partition(", ")
+    known = f"{head} ({source})" if source else head
+    start = f"{known[0].upper()}{known[1:]}, many modes minus one in {UNITS.get(unit, unit)}: "
     rest = f"; they do not for {', '.join(other)}" if other else ""
     return f"{start}many modes beat one for {', '.join(better) or 'no method'}{rest}."
 

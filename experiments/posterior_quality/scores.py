@@ -6,7 +6,7 @@ which the largest of them would not be. Symmetries are removed in the paper's or
 `gauge`), then sorted, or aligned to one more network.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -45,7 +45,7 @@ def score(problem: Problem, sets: dict[str, Samples]) -> dict[str, dict[str, jax
 
 
 def score_predictions(
-    problem: Problem, sets: dict[str, Iterable[Predicted]]
+    problem: Problem, sets: Mapping[str, Iterable[Predicted]]
 ) -> dict[str, dict[str, jax.Array]]:
     """Every score of what sets of networks predict, in every repetition, as arrays (repetitions, 1 +
     resamples): as it is, then on resampled images. Scores are times 100, information in 0.01 nats."""

@@ -114,10 +114,7 @@ def _costs(problem: Problem) -> Iterator[str]:
     whole_networks = [name for name in config.methods if name in parts and name not in config.last_layer]
     if whole_networks:
         words = "; ".join(f"{NAMES[name]} {parts[name]()}" for name in whole_networks)
-        yield (
-            f"All weights, around each mode, minibatches of {batch_size} images as they are: {words}. "
-            "Settings were set beforehand, not tuned."
-        )
+        yield f"All weights, around each mode, minibatches of {batch_size} images as they are: {words}."
     if config.last_layer:
         last = ", ".join(NAMES[name] for name in config.methods if name in config.last_layer)
         yield f"The last layer only, on all {num_data} training images: {last}."

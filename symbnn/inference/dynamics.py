@@ -6,7 +6,7 @@ exception on CPUs, as in training (`training.epochs` says why): there the host s
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -50,9 +50,9 @@ class Dynamics(NamedTuple):
 class Steps(NamedTuple):
     """Steps of one compiled chunk, each array `(draws, thinning)`."""
 
-    number: np.ndarray
-    size: np.ndarray
-    temperature: np.ndarray
+    number: Any
+    size: Any
+    temperature: Any
 
 
 def _langevin(dynamics: Dynamics) -> Callable[..., tuple[Params, Params]]:
