@@ -6,7 +6,7 @@ which the largest of them would not be. Symmetries are removed in the paper's or
 `gauge`), then sorted, or aligned to one more network.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -32,16 +32,12 @@ Predicted = dict[str, dict[str, jax.Array]]
 def score(problem: Problem, sets: dict[str, Samples]) -> dict[str, dict[str, jax.Array]]:
     """Every score of every set of networks; leaves of the sets have axes (repetition, sample, ...)."""
     images = all_images(problem)
-    return score_predictions(
-        problem,
-        {
-            name: (
-                _predict(problem, images, tree.take(repetitions, index))
-                for index in range(tree.num_samples(repetitions))
-            )
-            for name, repetitions in sets.items()
-        },
-    )
+
+    def predicted(repetitions: Samples) -> Iterator[Predicted]:
+        for index in range(tree.num_samples(repetitions)):
+            yield _predict(problem, images, tree.take(repetitions, index))
+
+    return score_predictions(problem, {name: predicted(each) for name, each in sets.items()})
 
 
 def score_predictions(

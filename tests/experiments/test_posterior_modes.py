@@ -43,7 +43,7 @@ def test_files_that_are_not_there_are_named(tmp_path, monkeypatch):
     held = sets.load_problem(config)
     # Black is not zero for a network that was trained on scaled pixels.
     assert np.all(held.inputs < -1.5)
-    with pytest.raises(ValueError, match="cifar10_resnet20_akamaster.safetensors is not there"):
+    with pytest.raises(ValueError, match=r"cifar10_resnet20_akamaster\.safetensors is not there"):
         modes.find_modes(held, None)
 
 
@@ -146,3 +146,18 @@ def test_every_method_around_networks_with_batch_normalisation_and_again_from_it
     capsys.readouterr()
     assert study.run(DEBUG, tmp_path) == table
     assert capsys.readouterr().out.count("reused") == len(DEBUG.methods) + 3
+
+
+def test_every_set_is_scored_by_its_own_predictions(problem):
+    """Sets of networks and their predictions, one by one, give the same scores, each its own."""
+    samples = jax.vmap(problem.model.init)(jax.random.split(jax.random.key(0), 4))
+    groups = {"first": tree.take(samples, slice(0, 2)), "second": tree.take(samples, slice(2, 4))}
+    found = scores.score(
+        problem, {name: jax.tree.map(lambda leaf: leaf[None], each) for name, each in groups.items()}
+    )
+    for name, each in groups.items():
+        probs = evaluate.predict(problem.model.apply, each, problem.inputs)
+        np.testing.assert_allclose(
+            found[name]["nll"][0, 0], 100 * evaluate.nll(probs, problem.labels), rtol=1e-4
+        )
+    assert abs(found["first"]["nll"][0, 0] - found["second"]["nll"][0, 0]) > 1e-3
