@@ -87,9 +87,8 @@ def laplace(
             raise ValueError(f"laplace needs a Gaussian prior; got {problem.prior.name}")
         _check_noise(tuned, problem.likelihood)
         start = tree.take(starts, 0)
-        free = (
-            None if leaves is None and not has_batch_statistics(start) else free_leaves(leaves, target, start)
-        )
+        is_whole = leaves is None and not has_batch_statistics(start)
+        free = None if is_whole else free_leaves(leaves, target, start)
         mode = _mode(problem, free, start)
         kept_curvature.check(mode.apply, mode.params, target.data.inputs[0])
         modes, diagnostics = pretrain(mode_keys, target, starts, recipe, **kept)
@@ -174,9 +173,9 @@ def _around(key: Key, mode: Mode, settings: Settings, data: Batch) -> tuple[Any,
 
 def _mode(problem: Problem, free: tuple[str, ...] | None, params: Params) -> Mode:
     """A network at the weights that vary."""
-    scales = dict(
-        zip(named_weights(params), problem.prior.scales(split_statistics(params)[0]).values(), strict=True)
-    )
+    # The prior knows weights by their own names, which in the whole tree may have more in front.
+    by_weight = problem.prior.scales(split_statistics(params)[0])
+    scales = dict(zip(named_weights(params), by_weight.values(), strict=True))
     chosen = params if free is None else {name: tree.named_leaves(params)[name] for name in free}
     weights, unravel = ravel_pytree(chosen)
 
