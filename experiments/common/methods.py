@@ -206,6 +206,7 @@ def _dropout(config: PosteriorQuality, num_draws: int) -> ModeMethod:
         rate=config.dropout.rate,
         masks_per_batch=config.dropout.masks_per_batch,
         epochs=config.dropout.num_epochs,
+        steps_per_epoch=config.dropout.steps_per_epoch,
         batch_size=config.training.batch_size,
         optimizer=optimizers.create("adam", config.dropout.learning_rate),
         progress=SHOWN,
@@ -217,6 +218,7 @@ def swag(settings: Swag, *, batch_size: int, initial: Params | None = None) -> M
     return inference.swag(
         rank=settings.rank,
         epochs=settings.num_epochs,
+        steps_per_epoch=settings.steps_per_epoch,
         optimizer=optimizers.create("momentum", settings.learning_rate),
         pretrain_epochs=0,
         batch_size=batch_size,

@@ -49,12 +49,6 @@ class Problem:
     scale: data.Statistics | None = None
     """What the network's inputs were scaled by, if they were."""
 
-    def frozen(self) -> "Problem":
-        """The same with running statistics that training leaves alone: of a network that is trained."""
-        model, known = self.model._replace(train=None), self.target
-        target = density.target(model, self.data.train, likelihood=known.likelihood, prior=known.prior)
-        return dataclasses.replace(self, model=model, target=target)
-
     @property
     def test(self) -> density.Batch:
         """What is judged."""
@@ -87,6 +81,12 @@ class Problem:
     def hidden(self) -> str:
         """`hidden 16-16, ` where that describes the network."""
         return "" if self.is_own else f"hidden {joined(self.config.hidden)}, "
+
+    def frozen(self) -> "Problem":
+        """The same with running statistics that training leaves alone: of networks that are trained."""
+        model, known = models.frozen(self.model), self.target
+        target = density.target(model, known.data, likelihood=known.likelihood, prior=known.prior)
+        return dataclasses.replace(self, model=model, target=target)
 
     def require_least_mass(self) -> None:
         """`ValueError` if scales have no least mass, or there are none: before anything is trained."""

@@ -4,7 +4,17 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.posterior_quality.results import CHAINS, ENSEMBLE, MANY, NAMES, NETWORKS, ONE, Results
+from experiments.posterior_quality.results import (
+    CHAINS,
+    ENSEMBLE,
+    HEADS,
+    MANY,
+    NAMES,
+    NETWORKS,
+    ONE,
+    SINGLE,
+    Results,
+)
 from experiments.posterior_quality.scores import ALIGNED, RAW, SORTED, VERSIONS
 from symbnn.plot.style import BLUE, GREY, PALETTE, RED, new_figure
 
@@ -46,6 +56,35 @@ def _draw_discrepancies(panel: Axes, results: Results, reference: str, entries: 
     panel.axvline(0.0, color=GREY, linewidth=0.8, linestyle=":")
     panel.set_yticks(range(len(entries)), [results.label(entry) for entry in entries])
     panel.set(xlabel=f"MMD² to the {NAMES[reference]}, 10⁻²", ylim=(len(entries) - 0.4, -0.6))
+
+
+def version_panels(results: Results) -> Figure:
+    """Scores of every method with one mode and with many, and lines for one network and the ensemble."""
+    names = {name: HEADS[name] for name in ("accuracy", "nll", "ece")} | {
+        f"{source}_auroc": f"AUROC ({source}), %" for source in results.outside
+    }
+    found = results.methods()
+    figure, panels = new_figure(len(names), width=3.6, height=1.4 + 0.4 * len(found))
+    for panel, (name, label) in zip(panels, names.items(), strict=True):
+        for shift, version, colour in ((-0.14, ONE, BLUE), (0.14, MANY, RED)):
+            scores = [results.score(f"{method}_{version}", name) for method in found]
+            panel.errorbar(
+                [score.value for score in scores],
+                np.arange(len(found)) + shift,
+                xerr=np.maximum([[s.value - s.low for s in scores], [s.high - s.value for s in scores]], 0.0),
+                fmt="o",
+                markersize=4,
+                color=colour,
+                label={ONE: "one mode", MANY: f"{results.num_modes} modes"}[version],
+                linewidth=1.2,
+            )
+        for entry, style in ((SINGLE, ":"), (ENSEMBLE, "--")):
+            level = results.score(entry, name).value
+            panel.axvline(level, color=GREY, linestyle=style, linewidth=1.0, label=results.label(entry))
+        panel.set_yticks(range(len(found)), [results.name(method) for method in found])
+        panel.set(xlabel=label, ylim=(len(found) - 0.4, -0.6))
+    figure.legend(*panels[0].get_legend_handles_labels(), frameon=False, loc="outside lower center", ncols=4)
+    return figure
 
 
 def prediction_panels(results: Results) -> Figure:

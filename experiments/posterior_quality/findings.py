@@ -4,9 +4,24 @@ from collections.abc import Callable, Iterator
 
 from scipy import stats
 
-from experiments.posterior_quality.results import CHAINS, ENSEMBLE, HEADS, MANY, NAMES, NETWORKS, ONE, Results
+from experiments.posterior_quality.results import (
+    CHAINS,
+    ENSEMBLE,
+    HEADS,
+    MANY,
+    NAMES,
+    NETWORKS,
+    ONE,
+    SINGLE,
+    Estimate,
+    Results,
+)
 from experiments.posterior_quality.scores import VERSIONS
 
+OF_PREDICTIONS = (
+    "The paper (ResNet-18, CIFAR-100 and Tiny-ImageNet): many modes beat one in accuracy and Brier score for "
+    "every method."
+)
 PAPER = (
     "The paper (ResNet-18, CIFAR-100 and Tiny-ImageNet): many modes beat one in accuracy and Brier score for "
     "every method and have the smaller MMD, the deep ensemble's is 0.0; removing symmetries does not always "
@@ -15,7 +30,14 @@ PAPER = (
 
 
 def findings(results: Results) -> list[str]:
-    """What the numbers say, then what the paper says."""
+    """What the numbers say, then what the paper says; of predictions only, where no weights were compared."""
+    if not results.discrepancies:
+        return [
+            single_finding(results),
+            *(gain_finding(results, name, sign=sign) for name, sign in GAINS.items()),
+            *(gain_finding(results, f"{source}_auroc", sign=1.0) for source in results.outside),
+            OF_PREDICTIONS,
+        ]
     return [
         ensemble_finding(results),
         gain_finding(results, "accuracy", sign=1.0),
@@ -48,15 +70,41 @@ def ensemble_finding(results: Results) -> str:
     )
 
 
+UNITS = {"%": "points"}
+GAINS = {"accuracy": 1.0, "nll": -1.0, "brier": -1.0, "ece": -1.0}
+"""Scores of predictions, with the sign of what is better."""
+
+
+def single_finding(results: Results) -> str:
+    """The networks themselves, their ensemble, and which sets are more accurate than it."""
+    single, together = (results.score(entry, "accuracy") for entry in (SINGLE, ENSEMBLE))
+    sets = [entry for entry in results.entries() if entry not in (SINGLE, ENSEMBLE)]
+
+    def above(entry: str, level: Estimate) -> bool:
+        return results.score(entry, "accuracy").value > level.value
+
+    def words(level: Estimate) -> str:
+        return "; ".join(results.label(entry) for entry in sets if above(entry, level)) or "none"
+
+    return (
+        f"Accuracy of one network, mean over {results.num_modes}: {single.text()} %; of their ensemble "
+        f"{together.text()} %. More accurate than one network: {words(single)}. More accurate than the "
+        f"ensemble: {words(together)}."
+    )
+
+
 def gain_finding(results: Results, name: str, *, sign: float) -> str:
     """For which methods many modes are better (`sign` of their gain), and for which they are not."""
     better: list[str] = []
     other: list[str] = []
     for method in results.methods():
         gain = results.gain(method, name)
-        words = f"{NAMES[method]} ({gain.text()}{', zero inside' if gain.holds_zero else ''})"
+        words = f"{results.name(method)} ({gain.text()}{', zero inside' if gain.holds_zero else ''})"
         (better if sign * gain.value > 0 else other).append(words)
-    start = f"{HEADS[name].split(',')[0].capitalize()}, many modes minus one in points: "
+    source, _, end = name.rpartition("_")
+    head, _, unit = HEADS[end].partition(", ")
+    known = f"{head} ({source})" if source else head
+    start = f"{known[0].upper()}{known[1:]}, many modes minus one in {UNITS.get(unit, unit)}: "
     rest = f"; they do not for {', '.join(other)}" if other else ""
     return f"{start}many modes beat one for {', '.join(better) or 'no method'}{rest}."
 
@@ -72,7 +120,7 @@ def _nearer_finding(results: Results, reference: str) -> str:
         def gap(method: str, kind: str) -> float:
             return results.discrepancy(reference, f"{method}_{kind}", version).value
 
-        far = [NAMES[method] for method in results.methods() if gap(method, MANY) >= gap(method, ONE)]
+        far = [results.name(method) for method in results.methods() if gap(method, MANY) >= gap(method, ONE)]
         return f"all but {', '.join(far)}" if far else "all"
 
     return (

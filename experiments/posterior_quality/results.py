@@ -7,7 +7,7 @@ import numpy as np
 from experiments.harness.tables import Cell
 
 ONE, MANY = "one", "many"
-ENSEMBLE, NETWORKS, CHAINS = "ensemble", "networks", "chains"
+ENSEMBLE, NETWORKS, CHAINS, SINGLE = "ensemble", "networks", "chains", "single"
 NAMES = {
     "dropout": "dropout",
     "variational": "VI",
@@ -18,11 +18,13 @@ NAMES = {
     ENSEMBLE: "deep ensemble",
     NETWORKS: "reference networks",
     CHAINS: "reference HMC chains",
+    SINGLE: "one network",
 }
 HEADS = {
     "accuracy": "accuracy, %",
     "ece": "ECE, %",
     "ace": "ACE, %",
+    "classwise_ace": "classwise ACE, %",
     "brier": "Brier, %",
     "nll": "NLL, 0.01 nats",
     "information": "MI, 0.01 nats",
@@ -62,12 +64,14 @@ class Results(NamedTuple):
     num_modes: int
     layers: list[str]
     outside: tuple[str, ...]
+    last_layer: tuple[str, ...] = ()
+    """Methods that vary the last layer only."""
 
     def entries(self) -> list[str]:
         """One-mode methods, then those of many modes, then the ensemble and the references."""
         ends = [f"_{ONE}", f"_{MANY}"]
         methods = [name for end in ends for name in self.scores if name.endswith(end)]
-        return methods + [name for name in (ENSEMBLE, CHAINS, NETWORKS) if name in self.scores]
+        return methods + [name for name in (SINGLE, ENSEMBLE, CHAINS, NETWORKS) if name in self.scores]
 
     def compared(self, reference: str) -> list[str]:
         """Entries that have a discrepancy from this reference."""
@@ -77,11 +81,15 @@ class Results(NamedTuple):
         """Methods that have a version of either kind."""
         return [name.removesuffix(f"_{ONE}") for name in self.scores if name.endswith(f"_{ONE}")]
 
+    def name(self, method: str) -> str:
+        """`SWAG`, or `VI of the last layer`."""
+        return NAMES[method] + (" of the last layer" if method in self.last_layer else "")
+
     def label(self, entry: str) -> str:
         """`SWAG, 10 modes`."""
-        name, _, version = entry.partition("_")
+        method, _, version = entry.partition("_")
         modes = {ONE: ", one mode", MANY: f", {self.num_modes} modes", "": ""}
-        return NAMES[name] + modes[version]
+        return self.name(method) + modes[version]
 
     def score(self, entry: str, name: str) -> Estimate:
         """Mean over repetitions, its interval from resampled images."""

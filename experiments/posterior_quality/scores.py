@@ -6,7 +6,7 @@ which the largest of them would not be. Symmetries are removed in the paper's or
 `gauge`), then sorted, or aligned to one more network.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -19,26 +19,43 @@ from symbnn.types import Key, Params, Samples
 
 RAW, SORTED, ALIGNED = "raw", "sorted", "aligned"
 VERSIONS = (RAW, SORTED, ALIGNED)
-INSIDE = ("accuracy", "ece", "ace", "brier", "nll", "information")
+INSIDE = ("accuracy", "ece", "ace", "classwise_ace", "brier", "nll", "information")
 OUTSIDE = ("aupr", "fpr95", "auroc", "information")
 BLOCK = 512
 """Weights whose distances are summed at once: the sets are hundreds of networks, most of them small."""
 
 
-def score(problem: Problem, sets: dict[str, Samples]) -> dict[str, dict[str, jax.Array]]:
-    """Every score of every set, arrays (repetitions, 1 + resamples): as it is, then on resampled images.
+Predicted = dict[str, dict[str, jax.Array]]
+"""Probabilities and mutual information at all images, by where these come from."""
 
-    Leaves of the sets have axes (repetition, sample, ...). Scores are times 100, information in 0.01 nats.
-    """
-    num, key = problem.config.num_bootstrap, keys.named(problem.key, "resampled images")
+
+def score(problem: Problem, sets: dict[str, Samples]) -> dict[str, dict[str, jax.Array]]:
+    """Every score of every set of networks; leaves of the sets have axes (repetition, sample, ...)."""
     images = all_images(problem)
-    rows = {name: _resampled(keys.named(key, name), len(each), num) for name, each in images.items()}
+
+    def predicted(repetitions: Samples) -> Iterator[Predicted]:
+        for index in range(tree.num_samples(repetitions)):
+            yield _predict(problem, images, tree.take(repetitions, index))
+
+    return score_predictions(problem, {name: predicted(each) for name, each in sets.items()})
+
+
+def score_predictions(
+    problem: Problem, sets: Mapping[str, Iterable[Predicted]]
+) -> dict[str, dict[str, jax.Array]]:
+    """Every score of what sets of networks predict, in every repetition, as arrays (repetitions, 1 +
+    resamples): as it is, then on resampled images. Scores are times 100, information in 0.01 nats."""
+    num, key = problem.config.num_bootstrap, keys.named(problem.key, "resampled images")
+    rows: dict[str, jax.Array] = {}
     found = {}
     for name, repetitions in sets.items():
-        each = [
-            _scores(_predict(problem, images, tree.take(repetitions, index)), problem.labels, rows)
-            for index in range(tree.num_samples(repetitions))
-        ]
+        each = []
+        for predicted in repetitions:
+            rows = rows or {
+                source: _resampled(keys.named(key, source), len(part["probs"]), num)
+                for source, part in predicted.items()
+            }
+            each.append(_scores(predicted, problem.labels, rows))
         found[name] = tree.stack(each)
     return found
 
@@ -48,10 +65,13 @@ def all_images(problem: Problem) -> dict[str, jax.Array]:
     return {"inside": problem.inputs} | {name: problem.outside(name) for name in problem.config.outside}
 
 
-def _predict(
-    problem: Problem, images: dict[str, jax.Array], samples: Samples
-) -> dict[str, dict[str, jax.Array]]:
-    """Probabilities and mutual information at all images, by where these come from."""
+def doubt(probs: jax.Array) -> jax.Array:
+    """One minus the largest probability, as the sum of the others: sure predictions are no ties."""
+    return jnp.sum(jnp.sort(probs, axis=-1)[..., :-1], axis=-1)
+
+
+def _predict(problem: Problem, images: dict[str, jax.Array], samples: Samples) -> Predicted:
+    """What a set of networks predicts."""
     found = {}
     for name, each in images.items():
         uncertainty = evaluate.predict_uncertainty(problem.model.apply, samples, each)
@@ -66,9 +86,7 @@ def _resampled(key: Key, num_images: int, num: int) -> jax.Array:
 
 
 @jax.jit
-def _scores(
-    predicted: dict[str, dict[str, jax.Array]], labels: jax.Array, rows: dict[str, jax.Array]
-) -> dict[str, jax.Array]:
+def _scores(predicted: Predicted, labels: jax.Array, rows: dict[str, jax.Array]) -> dict[str, jax.Array]:
     def one(chosen: dict[str, jax.Array]) -> dict[str, jax.Array]:
         taken = {name: tree.take(predicted[name], index) for name, index in chosen.items()}
         inside = taken.pop("inside")
@@ -77,13 +95,14 @@ def _scores(
             "accuracy": evaluate.accuracy(probs, targets),
             "ece": evaluate.ece(probs, targets),
             "ace": evaluate.adaptive_ece(probs, targets),
+            "classwise_ace": evaluate.classwise_adaptive_ece(probs, targets),
             "brier": evaluate.brier(probs, targets),
             "nll": evaluate.nll(probs, targets),
             "information": jnp.mean(inside["information"]),
         }
-        known = evaluate.max_probability_score(probs)
+        known = doubt(probs)
         for name, outside in taken.items():
-            strange = evaluate.max_probability_score(outside["probs"])
+            strange = doubt(outside["probs"])
             found[f"{name}_aupr"] = evaluate.aupr(known, strange)
             found[f"{name}_fpr95"] = evaluate.fpr_at(known, strange)
             found[f"{name}_auroc"] = evaluate.auroc(known, strange)

@@ -7,16 +7,13 @@ multi-mode version from `num_modes` of them, with `num_samples` networks drawn f
 import jax
 
 from configs.posterior_quality import PosteriorQuality
-from experiments.common import methods
+from experiments.common import methods, published
 from experiments.common.problem import Problem, load
 from experiments.harness.rundir import Run
 from symbnn import keys, tree
 from symbnn.inference import Fit
 from symbnn.posteriors import Empirical
 from symbnn.types import Key, Samples
-
-NEED_A_DENSITY = ("dropout", "variational", "laplace", "sghmc", "hmc")
-"""Methods that refuse a network whose outputs depend on the rest of the batch."""
 
 
 def load_problem(config: PosteriorQuality) -> Problem:
@@ -26,6 +23,7 @@ def load_problem(config: PosteriorQuality) -> Problem:
             f"--num-modes must divide --num-samples {config.num_samples} and be at least --num-single "
             f"{config.num_single}, got {config.num_modes}"
         )
+    _check_modes(config)
     network = config.network
     problem = load(
         config,
@@ -34,35 +32,64 @@ def load_problem(config: PosteriorQuality) -> Problem:
         width=network.width,
         prior_scale=network.prior_scale,
         num_held_out=config.num_validation,
+        scale=published.SCALE if config.published else None,
     )
-    refused = [name for name in config.methods if name in NEED_A_DENSITY]
-    if problem.has_batch_statistics and refused:
+    if problem.has_batch_statistics and "hmc" in config.methods and "hmc" not in config.last_layer:
         raise ValueError(
-            f"--methods {' '.join(refused)}: these need a likelihood of every example, which "
-            f"{problem.network} does not have because of its batch normalisation; choose swag alone, or "
-            "another network"
+            f"--methods hmc moves all leaves, but running statistics of {problem.network} must stay; leave "
+            "it out, choose another network, or vary the last layer only (--no-is-compared --last-layer hmc)"
         )
     return problem
 
 
+def _check_modes(config: PosteriorQuality) -> None:
+    """`ValueError` for modes that are no such thing for this study."""
+    if config.is_compared and (config.published or config.last_layer):
+        raise ValueError(
+            "--published and --last-layer go with --no-is-compared: weights are compared with those of "
+            "networks that the study trains itself, and whole networks only"
+        )
+    if config.published and (
+        len(config.published) != config.num_modes
+        or config.network.name != "resnet20"
+        or config.model.factory is not None
+        or config.data.npz is not None
+    ):
+        raise ValueError(
+            f"--published names {len(config.published)} ResNet-20s of CIFAR-10: they need --num-modes "
+            f"{len(config.published)}, --network.name resnet20, and no network or data of your own"
+        )
+    if not config.is_compared and config.num_single != config.num_modes:
+        raise ValueError(
+            "--no-is-compared runs every method around every mode, so --num-single must be --num-modes "
+            f"{config.num_modes}, got {config.num_single}"
+        )
+
+
 def train(problem: Problem, run: Run) -> dict[str, Samples]:
     """Reference, deep ensemble and one more network, which the others are aligned to: all independent."""
-    settings, num = problem.config.training, problem.config.num_samples
-    networks = methods.ensemble(
-        keys.named(problem.key, "networks"),
-        problem.target,
-        settings,
-        num_members=2 * num + 1,
-        optimizer=settings.optimizer,
-        schedule="cosine",
-        members_per_block=settings.members_per_block,
-        checkpoint=run.training("trained"),
-    ).posterior.samples
+    num = problem.config.num_samples
+    networks = train_networks(problem, run, 2 * num + 1)
     return {
         "reference": tree.take(networks, slice(0, num)),
         "ensemble": tree.take(networks, slice(num, 2 * num)),
         "anchor": tree.take(networks, 2 * num),
     }
+
+
+def train_networks(problem: Problem, run: Run, num: int) -> Samples:
+    """`num` networks from independent starts."""
+    settings = problem.config.training
+    return methods.ensemble(
+        keys.named(problem.key, "networks"),
+        problem.target,
+        settings,
+        num_members=num,
+        optimizer=settings.optimizer,
+        schedule="cosine",
+        members_per_block=settings.members_per_block,
+        checkpoint=run.training("trained"),
+    ).posterior.samples
 
 
 def fit(problem: Problem, name: str, modes: Samples) -> dict[str, Samples]:
@@ -90,7 +117,9 @@ def _draw(problem: Problem, name: str, key: Key, modes: Samples) -> Samples:
     """`num_samples` networks from the equal mixture over all modes."""
     if name == "hmc":
         return _chains(problem, key, modes).posterior.samples
-    posterior = methods.around_modes(key, problem.target, name, problem.config, modes)
+    # SWAG trains as usual and measures the statistics of its mean; the others need a likelihood.
+    held = problem.frozen() if problem.has_batch_statistics and name != "swag" else problem
+    posterior = methods.around_modes(key, held.target, name, problem.config, modes)
     # Draws of chains are the networks; any other law is drawn from.
     if isinstance(posterior, Empirical):
         return posterior.samples

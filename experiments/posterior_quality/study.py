@@ -4,48 +4,37 @@ Dropout, variational inference, SWAG, Laplace, SGHMC and HMC, each around one tr
 several (`inference.multimode`), and a deep ensemble, all with equally many networks. Their discrepancy from a
 reference of independent networks (and of HMC chains) is measured in weight space, before and after scale and
 permutation symmetries are removed, beside accuracy, calibration and detection of images out of distribution.
-The deep ensemble shares no network with the reference but its law: its discrepancy must be zero.
+The deep ensemble shares no network with the reference but its law: its discrepancy must be zero. Of a few
+large networks that others trained only predictions are judged (`modes`).
 Laurent, Aldea, Franchi (2024), Table 1.
 """
 
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
+from matplotlib.figure import Figure
 
-from configs.posterior_quality import METHODS, PosteriorQuality
+from configs.posterior_quality import PosteriorQuality
 from experiments.common.columns import sampler_table
 from experiments.common.problem import Problem
 from experiments.harness.present import present
 from experiments.harness.rundir import Run, open_run
 from experiments.harness.tables import Table
-from experiments.posterior_quality import figures, findings, scores, sets, tables
-from experiments.posterior_quality.results import CHAINS, ENSEMBLE, MANY, NAMES, NETWORKS, ONE, Results
+from experiments.posterior_quality import figures, findings, modes, scores, sets, tables, words
+from experiments.posterior_quality.results import CHAINS, ENSEMBLE, MANY, NETWORKS, ONE, Results
 from symbnn import tree
 from symbnn.types import Samples
-
-SETTINGS = (
-    "Symmetries removed: {gauge}, then units sorted by the {key} of their incoming weights (sorted), or "
-    "aligned by weights to one more network that is in no set (aligned). MMD² is the squared maximum mean "
-    "discrepancy of the weights, zero for equal laws: unbiased, mean over Laplace and Gaussian kernels of 10 "
-    "bandwidths each. Its p-value takes networks as independent, which those of a chain or around few modes "
-    "are not: it is meant for the deep ensemble. ECE and ACE: top label, 15 bins of equal width and of equal "
-    "mass. MI: mutual information of prediction and network, the part of the uncertainty on which networks "
-    "disagree."
-)
-
-GAUGES = {
-    "mass": "units scaled to least mass (incoming and outgoing weights of one length)",
-    "norm": "incoming weights of every unit scaled to length one",
-    "none": "nothing rescaled, as no unit can be",
-}
 
 
 def run(config: PosteriorQuality, rundir: Path | str) -> Table:
     """All stages of the study; returns the paper's table."""
     with open_run("posterior_quality", config, rundir) as opened:
         problem = sets.load_problem(config)
+        if not config.is_compared:
+            return _present(opened, problem, modes.judge(problem, opened), {}, [])
         trained = opened.stage("trained", lambda: sets.train(problem, opened))
         drawn = _draw_sets(opened, problem, trained["ensemble"])
         references = {NETWORKS: trained["reference"]}
@@ -65,10 +54,10 @@ def run(config: PosteriorQuality, rundir: Path | str) -> Table:
 
 def _draw_sets(run: Run, problem: Problem, ensemble: Samples) -> dict[str, Samples]:
     """Every method's networks by entry, with a leading axis of repetitions."""
-    modes = tree.take(ensemble, slice(0, problem.config.num_modes))
+    chosen = tree.take(ensemble, slice(0, problem.config.num_modes))
     drawn = {}
     for name in problem.config.methods:
-        found = run.stage(name, partial(sets.fit, problem, name, modes))
+        found = run.stage(name, partial(sets.fit, problem, name, chosen))
         drawn[f"{name}_{ONE}"], drawn[f"{name}_{MANY}"] = found["one"], _one_repetition(found["many"])
     return {**drawn, ENSEMBLE: _one_repetition(ensemble)}
 
@@ -79,47 +68,29 @@ def _one_repetition(samples: Samples) -> Samples:
 
 def _present(run: Run, problem: Problem, found: Any, discrepancies: Any, sampler: list[Table]) -> Table:
     config = problem.config
-    results = Results(found, discrepancies, config.num_modes, scores.layer_names(problem), config.outside)
+    results = Results(
+        found,
+        discrepancies,
+        config.num_modes,
+        scores.layer_names(problem),
+        config.outside,
+        config.last_layer,
+    )
     return present(
         run,
-        introduction=_introduction(problem),
+        introduction=words.introduction(problem),
         tables=[*tables.all_tables(results), *sampler],
-        figures=[
-            (
-                "discrepancy",
-                figures.discrepancy_panels(results),
-                "MMD² before and after symmetries are removed, with 95 % intervals",
-            ),
-            (
-                "predictions",
-                figures.prediction_panels(results),
-                "Accuracy and detection out of distribution against MMD²",
-            ),
-        ],
+        figures=list(_figures(results)),
         findings=findings.findings(results),
     )
 
 
-def _introduction(problem: Problem) -> list[str]:
-    config, training = problem.config, problem.config.training
-    judged = "held-out training" if config.num_validation else "test"
-    left_out = [NAMES[name] for name in METHODS if name not in config.methods]
-    sentences = [
-        f"{problem.network} with {tree.num_weights(scores.weights(problem, problem.shapes))} weights on "
-        f"{problem.target.num_data} examples of {problem.data.name}, judged on {len(problem.labels)} "
-        f"{judged} examples; out of distribution: {', '.join(config.outside)}. Every set has "
-        f"{config.num_samples} networks. Reference and deep ensemble: disjoint sets of networks from "
-        f"independent starts, {training.num_epochs} epochs of {training.optimizer} with learning rate "
-        f"{training.learning_rate:g} "
-        f"falling to zero and prior N(0, {config.network.prior_scale:g}²). The modes are the first "
-        f"{config.num_modes} networks of the ensemble; one-mode numbers are means over {config.num_single} "
-        "of them, each with a run of its own."
-    ]
-    if left_out and problem.has_batch_statistics:
-        sentences.append(
-            f"Left out: {', '.join(left_out)}. They need a likelihood of every example, which a network with "
-            "batch normalisation does not have."
-        )
-    elif left_out:
-        sentences.append(f"Not run: {', '.join(left_out)}.")
-    return [*sentences, SETTINGS.format(key=config.sort_key, gauge=GAUGES[scores.gauge(problem)])]
+def _figures(results: Results) -> Iterator[tuple[str, Figure, str]]:
+    if not results.discrepancies:
+        caption = "Predictions of every method around one mode and around all, with 95 % intervals"
+        yield "versions", figures.version_panels(results), caption
+        return
+    caption = "MMD² before and after symmetries are removed, with 95 % intervals"
+    yield "discrepancy", figures.discrepancy_panels(results), caption
+    caption = "Accuracy and detection out of distribution against MMD²"
+    yield "predictions", figures.prediction_panels(results), caption

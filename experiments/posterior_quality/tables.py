@@ -10,7 +10,7 @@ from experiments.posterior_quality.scores import INSIDE, OUTSIDE, VERSIONS
 
 
 def all_tables(results: Results) -> list[Table]:
-    """The paper's table first."""
+    """The paper's table first; nothing on weights where these were not compared."""
     return [
         _quality_table(results),
         _outside_table(results),
@@ -22,14 +22,16 @@ def all_tables(results: Results) -> list[Table]:
 
 def _quality_table(results: Results) -> Table:
     def cells(entry: str) -> list[Cell]:
-        known = entry in results.discrepancies[NETWORKS]
-        gaps = [results.discrepancy(NETWORKS, entry, each).cell if known else Cell(None) for each in VERSIONS]
+        known = entry in results.discrepancies.get(NETWORKS, {})
+        gaps = [results.discrepancy(NETWORKS, entry, each).cell if known else Cell(None) for each in compared]
         return [*gaps, *(results.score(entry, name).cell for name in INSIDE)]
 
+    compared = VERSIONS if results.discrepancies else ()
+    weights = "MMD² to the reference networks in 10⁻², and " if compared else ""
     return Table(
-        "Posterior quality: MMD² to the reference networks in 10⁻², and predictions on test images; ± half "
-        "the width of the 95 % bootstrap interval",
-        [*(f"MMD², {version}" for version in VERSIONS), *(HEADS[name] for name in INSIDE)],
+        f"Posterior quality: {weights}predictions on test images; ± half the width of the 95 % bootstrap "
+        "interval",
+        [*(f"MMD², {version}" for version in compared), *(HEADS[name] for name in INSIDE)],
         [Row(results.label(entry), cells(entry), 2) for entry in results.entries()],
     )
 
@@ -49,7 +51,7 @@ def _outside_table(results: Results) -> Table:
 def _gain_table(results: Results) -> Table:
     names = ("accuracy", "brier", "nll", "ece")
     rows = [
-        Row.of(NAMES[method], (end for name in names for end in results.gain(method, name)), 2)
+        Row.of(results.name(method), (end for name in names for end in results.gain(method, name)), 2)
         for method in results.methods()
     ]
     heads = [f"{HEADS[name]}{end}" for name in names for end in ("", ", low", ", high")]

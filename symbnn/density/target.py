@@ -24,7 +24,7 @@ from symbnn.density.likelihoods import Likelihood, categorical
 from symbnn.density.parts import LogDensity
 from symbnn.density.priors import Prior, gaussian_prior
 from symbnn.frameworks import check_model
-from symbnn.models.base import has_batch_statistics, split_statistics
+from symbnn.models.base import has_batch_statistics, is_frozen, split_statistics
 from symbnn.types import Key, Params
 
 
@@ -110,11 +110,14 @@ def target(
             return {**model.init(key), "params": prior.sample(key, shapes["params"])}
         return prior.sample(key, shapes)
 
-    parts = LogDensity(log_likelihood, prior.log_probs, float(temperature))
+    def log_priors(params: Params) -> Params:
+        return prior.log_probs(_weights(params))
+
+    parts = LogDensity(log_likelihood, log_priors, float(temperature))
     refuse: Any = lambda params: refuse_batch_statistics(shapes)  # noqa: E731
     return Target(
         init=init,
-        log_density=refuse if has_statistics else parts,
+        log_density=refuse if has_statistics and not is_frozen(model) else parts,
         log_likelihood=log_likelihood,
         log_prior=log_prior,
         num_data=full.inputs.shape[0],
@@ -126,13 +129,15 @@ def target(
     )
 
 
-def refuse_batch_statistics(params: Params) -> None:
-    """`ValueError` for the tree of a net with batch normalisation: it has no log-density."""
-    if has_batch_statistics(params):
+def refuse_batch_statistics(params: Params, model: Any = None) -> None:
+    """`ValueError` for the tree of a net with batch normalisation, unless the model given is frozen."""
+    if has_batch_statistics(params) and (model is None or not is_frozen(model)):
         raise ValueError(
             "Networks with BatchNorm have no per-example likelihood: their outputs depend on the whole "
-            "batch, so Σ log p(y_i | x_i, w) is not defined; use a network without batch statistics "
-            "(resnet20_frn, lenet, mlp, vit), or an ensemble or SWAG, which take this one"
+            "batch, so Σ log p(y_i | x_i, w) is not defined; train it by an ensemble or SWAG, which take it, "
+            "then hold its statistics, density.target(models.frozen(model), data), for variational, laplace, "
+            "sgmcmc or dropout around the trained networks; for hmc, nuts and mclmc use a network without "
+            "batch statistics (resnet20_frn, lenet, mlp, vit)"
         )
 
 

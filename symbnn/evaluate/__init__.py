@@ -4,6 +4,7 @@ from symbnn.evaluate.barrier import Barrier, barrier, cross_entropy, interpolate
 from symbnn.evaluate.calibration import (
     ReliabilityCurve,
     adaptive_ece,
+    classwise_adaptive_ece,
     classwise_ece,
     ece,
     mce,
@@ -52,6 +53,7 @@ __all__ = [
     "bandwidth_grid",
     "barrier",
     "brier",
+    "classwise_adaptive_ece",
     "classwise_ece",
     "coverage",
     "cross_entropy",

@@ -5,7 +5,8 @@
 Confidence is the largest probability, and the means are over the actual confidences of a bin. Equal-width
 bins are [e_b, e_(b+1)) with e = linspace(0, 1, bins + 1) in float32, and confidence exactly 1 has a bin of
 its own, as torchmetrics has it. Adaptive bins hold equally many inputs; the first `n mod bins` hold one more.
-Classwise: one binary problem per class, averaged; confidence is P(y = c), accuracy the share of that class.
+Classwise: one binary problem per class, averaged; confidence is P(y = c), accuracy the share of that class
+(both together: arXiv 1904.01685).
 """
 
 from functools import partial, reduce
@@ -55,15 +56,7 @@ def mce(probs: Probs, labels: Labels, *, bins: int = 15) -> Float[Array, ""]:
 @partial(jax.jit, static_argnames="bins")
 def adaptive_ece(probs: Probs, labels: Labels, *, bins: int = 15) -> Float[Array, ""]:
     """Expected calibration error with equally many inputs in each bin."""
-    count = probs.shape[0]
-    if not 1 <= bins <= count:
-        raise ValueError(f"bins: expected between 1 and the {count} inputs, got {bins}")
-    sizes = [count // bins + (index < count % bins) for index in range(bins)]
-    owner = np.repeat(np.arange(bins), sizes)
-    confidence, correct = top_label(probs, labels)
-    # Ties in confidence are broken by correctness, so the value does not depend on the order of the inputs.
-    ordered, right = jax.lax.sort((confidence, jnp.asarray(correct, confidence.dtype)), num_keys=2)
-    return jnp.sum(jnp.abs(jax.ops.segment_sum(right - ordered, owner, num_segments=bins))) / count
+    return _adaptive_gap(*top_label(probs, labels), bins)
 
 
 @checked(probabilities, labels)
@@ -71,6 +64,14 @@ def adaptive_ece(probs: Probs, labels: Labels, *, bins: int = 15) -> Float[Array
 def classwise_ece(probs: Probs, labels: Labels, *, bins: int = 15) -> Float[Array, ""]:
     """Mean over classes of the binary calibration error of "is it this class", equal-width bins."""
     return classwise_gap(classwise_sums(probs, labels, bins), probs.shape[0])
+
+
+@checked(probabilities, labels)
+@partial(jax.jit, static_argnames="bins")
+def classwise_adaptive_ece(probs: Probs, labels: Labels, *, bins: int = 15) -> Float[Array, ""]:
+    """Mean over classes of the binary calibration error, equally many inputs in each bin."""
+    is_class = labels == jnp.arange(probs.shape[1])[:, None]
+    return jnp.mean(jax.vmap(partial(_adaptive_gap, bins=bins))(probs.T, is_class))
 
 
 @checked(probabilities, labels)
@@ -86,6 +87,18 @@ def reliability_curve(probs: Probs, labels: Labels, *, bins: int = 15) -> Reliab
 def top_label(probs: Probs, labels: Labels) -> tuple[jax.Array, jax.Array]:
     """Confidence in the most probable class, and whether it is the label."""
     return jnp.max(probs, axis=-1), is_most_probable(probs, labels)
+
+
+def _adaptive_gap(confidence: Float[Array, " n"], correct: Array, bins: int) -> Float[Array, ""]:
+    """Sum over bins of equally many inputs of |sum of correct - confidence| / n."""
+    count = confidence.shape[0]
+    if not 1 <= bins <= count:
+        raise ValueError(f"bins: expected between 1 and the {count} inputs, got {bins}")
+    sizes = [count // bins + (index < count % bins) for index in range(bins)]
+    owner = np.repeat(np.arange(bins), sizes)
+    # Ties in confidence are broken by correctness, so the value does not depend on the order of the inputs.
+    ordered, right = jax.lax.sort((confidence, jnp.asarray(correct, confidence.dtype)), num_keys=2)
+    return jnp.sum(jnp.abs(jax.ops.segment_sum(right - ordered, owner, num_segments=bins))) / count
 
 
 def bin_edges(bins: int) -> np.ndarray:

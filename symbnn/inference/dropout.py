@@ -20,6 +20,7 @@ from symbnn.inference.multimode import ModeMethod
 from symbnn.inference.progress import ShowProgress
 from symbnn.inference.training.recipe import Recipe, refuse_temperature, trainer
 from symbnn.inference.training.train import Problem, problem_of, train, warn_nonfinite
+from symbnn.models.base import join_statistics, split_statistics
 from symbnn.names import nearest
 from symbnn.posteriors import DroppedUnits, Reading, Units
 from symbnn.posteriors.dropped import draw_masks, drop
@@ -40,12 +41,13 @@ class DropoutLoss:
     def __call__(
         self, weights: Params, statistics: Params, batch: Batch, key: Key
     ) -> tuple[Float[Array, ""], Params]:
-        """Loss; there are no running statistics."""
+        """Loss; running statistics stay as they are."""
         parts = jax.tree.map(lambda array: array.reshape(self.masks_per_batch, -1, *array.shape[1:]), batch)
 
         def log_likelihood(mask_key: Key, part: Batch) -> Array:
             masks = draw_masks(mask_key, self.units, self.rate)
-            outputs = self.problem.model.apply(drop(weights, self.units, masks, self.rate), part.inputs)
+            dropped = drop(join_statistics(weights, statistics), self.units, masks, self.rate)
+            outputs = self.problem.model.apply(dropped, part.inputs)
             return jnp.mean(self.problem.likelihood.log_prob(outputs, part.targets))
 
         mask_keys = jax.random.split(key, self.masks_per_batch)
@@ -60,6 +62,7 @@ def dropout(
     units: Sequence[str] | None = None,
     masks_per_batch: int = 10,
     epochs: int = 50,
+    steps_per_epoch: int | None = None,
     batch_size: int = 100,
     optimizer: optax.GradientTransformation | None = None,
     initial: Params | None = None,
@@ -73,11 +76,12 @@ def dropout(
         units: Groups of the model's spec that are dropped; None is all hidden units.
         masks_per_batch: Parts of a minibatch, each with its own masks; it must divide `batch_size`.
         epochs: Passes over the data.
+        steps_per_epoch: Minibatches of an epoch, if fewer than a pass over the data.
         (settings of all trainings)
 
     Diagnostics: `loss` (epochs,); `num_nonfinite`, steps with a NaN or infinite loss.
     """
-    recipe = Recipe(epochs, batch_size, optimizer)
+    recipe = Recipe(epochs, batch_size, optimizer, steps_per_epoch)
     kept: Any = {"progress": progress, "checkpoint": checkpoint}
     check_count("masks_per_batch", masks_per_batch)
     if batch_size % masks_per_batch:
@@ -88,12 +92,14 @@ def dropout(
     def fit_modes(mode_keys: Key, target: Target, starts: Samples) -> tuple[Any, dict[str, Any]]:
         problem = problem_of(target)
         refuse_temperature("dropout", target.temperature)
-        refuse_batch_statistics(starts)
+        refuse_batch_statistics(starts, target.model)
         dropped = hidden_units(target.model.spec, units)
         loss = DropoutLoss(problem, dropped, rate, masks_per_batch)
-        trained = train(loss, recipe, mode_keys, starts, {}, target.data, stage="dropout", **kept)
+        parts = split_statistics(starts)
+        trained = train(loss, recipe, mode_keys, *parts, target.data, stage="dropout", **kept)
         warn_nonfinite("dropout", trained.num_nonfinite)
-        samples = jax.tree.map(lambda leaf: leaf[:, None], trained.weights)
+        networks = join_statistics(trained.weights, trained.statistics)
+        samples = jax.tree.map(lambda leaf: leaf[:, None], networks)
         return jax.vmap(lambda one: DroppedUnits(one, dropped, rate))(samples), trained.diagnostics()
 
     return ModeMethod(fit_modes, initial)

@@ -32,6 +32,7 @@ from symbnn.inference.structures import ALL, STRUCTURES, Mode, Structure
 from symbnn.inference.training.epochs import require_in_memory
 from symbnn.inference.training.recipe import pretraining, trainer
 from symbnn.inference.training.train import Problem, pretrain, problem_of
+from symbnn.models.base import has_batch_statistics, named_weights, split_statistics
 from symbnn.names import lookup, nearest
 from symbnn.posteriors import FixedLeaves
 from symbnn.types import Key, Params, Samples
@@ -80,13 +81,14 @@ def laplace(
     check_count("chunk_size", chunk_size)
 
     def fit_modes(mode_keys: Key, target: Target, starts: Samples) -> tuple[Any, dict[str, Any]]:
-        refuse_batch_statistics(starts)
+        refuse_batch_statistics(starts, target.model)
         problem = problem_of(target)
         if not problem.prior.is_gaussian:
             raise ValueError(f"laplace needs a Gaussian prior; got {problem.prior.name}")
         _check_noise(tuned, problem.likelihood)
         start = tree.take(starts, 0)
-        free = None if leaves is None else free_leaves(leaves, target, start)
+        is_whole = leaves is None and not has_batch_statistics(start)
+        free = None if is_whole else free_leaves(leaves, target, start)
         mode = _mode(problem, free, start)
         kept_curvature.check(mode.apply, mode.params, target.data.inputs[0])
         modes, diagnostics = pretrain(mode_keys, target, starts, recipe, **kept)
@@ -105,11 +107,17 @@ class Settings(NamedTuple):
     chunk_size: int
 
 
-def free_leaves(leaves: str | Sequence[str], target: Target, params: Params) -> tuple[str, ...]:
-    """Names of the leaves meant: the last layer, or all that start with one of the given names."""
+def free_leaves(leaves: str | Sequence[str] | None, target: Target, params: Params) -> tuple[str, ...]:
+    """Names of the leaves meant: all, the last layer, or those that start with one of the given names.
+
+    Running statistics are known, so they are never among them.
+    """
+    known = named_weights(params)
+    if leaves is None:
+        return tuple(known)
     if leaves == "last_layer":
-        return last_layer(target.model.apply, params, target.data.inputs[:1])
-    known = tree.named_leaves(params)
+        found = last_layer(target.model.apply, params, target.data.inputs[:1])
+        return tuple(name for name in found if name in known)
     wanted = (leaves,) if isinstance(leaves, str) else tuple(leaves)
     for prefix in wanted:
         if not any(_is_below(name, prefix) for name in known):
@@ -165,7 +173,9 @@ def _around(key: Key, mode: Mode, settings: Settings, data: Batch) -> tuple[Any,
 
 def _mode(problem: Problem, free: tuple[str, ...] | None, params: Params) -> Mode:
     """A network at the weights that vary."""
-    scales = problem.prior.scales(params)
+    # The prior knows weights by their own names, which in the whole tree may have more in front.
+    by_weight = problem.prior.scales(split_statistics(params)[0])
+    scales = dict(zip(named_weights(params), by_weight.values(), strict=True))
     chosen = params if free is None else {name: tree.named_leaves(params)[name] for name in free}
     weights, unravel = ravel_pytree(chosen)
 

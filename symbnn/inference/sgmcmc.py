@@ -20,36 +20,29 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from blackjax.sgmcmc import diffusions
 from jaxtyping import Array
 
-from symbnn import keys
-from symbnn.density import Batch, Target, refuse_batch_statistics, tempered
+from symbnn.density import Target, refuse_batch_statistics
 from symbnn.inference.base import Progress, ProgressCallback, Sink, check_count, documented
+from symbnn.inference.dynamics import (
+    ALGORITHMS,
+    Chains,
+    ChainState,
+    Dynamics,
+    Steps,
+    run_compiled,
+    run_on_host,
+    steps_on_host,
+)
 from symbnn.inference.multimode import ModeMethod
 from symbnn.inference.progress import WORDS, ShowProgress, reporting
 from symbnn.inference.storage import checksum, fingerprint, flatten, read_whole, unflatten
 from symbnn.inference.training.epochs import require_in_memory
-from symbnn.inference.training.train import Problem, equal_part, problem_of, warn_nonfinite
+from symbnn.inference.training.train import equal_part, problem_of, warn_nonfinite
+from symbnn.models.base import join_statistics, split_statistics
 from symbnn.names import lookup
 from symbnn.posteriors import Empirical
 from symbnn.types import Key, Params, Samples
-
-
-class ChainState(NamedTuple):
-    """Position, momentum (unused by `sgld`), and steps whose gradient was not finite."""
-
-    position: Params
-    momentum: Params
-    num_nonfinite: Array
-
-
-class Dynamics(NamedTuple):
-    """What the compiled chain depends on."""
-
-    algorithm: str
-    friction: float
-    batch_size: int
 
 
 @documented("(progress)", WORDS)
@@ -102,20 +95,30 @@ def sgmcmc(
 
     def fit_modes(mode_keys: Key, target: Target, starts: Samples) -> tuple[Any, dict[str, Any]]:
         problem = problem_of(target)
-        refuse_batch_statistics(starts)
+        refuse_batch_statistics(starts, target.model)
         if batch_size > problem.num_data:
             raise ValueError(f"batch_size is {batch_size}, but there are only {problem.num_data} data points")
         if sink is not None:
             begin = ", ".join(map(checksum, jax.tree.leaves(starts)))
             sink.open(fingerprint(mode_keys, target, {"method": name, "starts": begin}))
-        advance = functools.partial(_run, problem, dynamics, mode_keys=mode_keys, data=target.data)
-        state = ChainState(starts, jax.tree.map(jnp.zeros_like, starts), jnp.zeros(len(mode_keys), jnp.int32))
+        weights, statistics = split_statistics(starts)
+        at_rest = jax.tree.map(jnp.zeros_like, weights)
+        state = ChainState(weights, at_rest, jnp.zeros(len(mode_keys), jnp.int32))
+        chains = Chains(statistics, mode_keys, target.data)
+        by_host = steps_on_host(problem, dynamics, state, chains)
+        advance = functools.partial(run_on_host if by_host else run_compiled, problem, dynamics, chains)
         with reporting(progress) as tell:
-            samples, num_nonfinite = _follow(plan, advance, state, sink, tell)
+            drawn, num_nonfinite = _follow(plan, advance, state, sink, tell)
         warn_nonfinite("sgmcmc", num_nonfinite)
+        samples = join_statistics(drawn, _repeated(statistics, num_samples))
         return jax.vmap(lambda one: Empirical(one, num_chains=1))(samples), {"num_nonfinite": num_nonfinite}
 
     return ModeMethod(fit_modes, initial, functools.partial(require_in_memory, "sgmcmc"))
+
+
+def _repeated(statistics: Params, num: int) -> Params:
+    """Running statistics of every mode, once for each of its draws."""
+    return jax.tree.map(lambda leaf: jnp.repeat(leaf[:, None], num, axis=1), statistics)
 
 
 def _follow(
@@ -130,7 +133,7 @@ def _follow(
     for number, work in enumerate(plan):
         stored = None if sink is None else read_whole(sink, number, [])
         if stored is None:
-            state, positions = advance(states=state, steps=work.steps)
+            state, positions = advance(state, work.steps)
         else:
             positions = unflatten("draws", stored, state.position)
             state = jax.tree.map(jnp.asarray, unflatten("state", stored, state))
@@ -141,14 +144,6 @@ def _follow(
             bad = {"nonfinite_steps": float(jnp.sum(state.num_nonfinite))}
             tell(Progress("sgmcmc", number + 1, len(plan), bad, replayed=stored is not None))
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=1), *draws), state.num_nonfinite
-
-
-class Steps(NamedTuple):
-    """Steps of one compiled chunk, each array `(draws, thinning)`."""
-
-    number: np.ndarray
-    size: np.ndarray
-    temperature: np.ndarray
 
 
 class Work(NamedTuple):
@@ -190,57 +185,3 @@ def _plan(
         drawn = [array[num_burnin:].reshape(-1, part, thinning) for array in steps]
         work += [Work(Steps(*arrays), True) for arrays in zip(*drawn, strict=True)]
     return work
-
-
-def _langevin(dynamics: Dynamics) -> Callable[..., tuple[Params, Params]]:
-    step = diffusions.overdamped_langevin()
-    return lambda key, state, *forces: (step(key, state.position, *forces), state.momentum)
-
-
-def _hamiltonian(dynamics: Dynamics) -> Callable[..., tuple[Params, Params]]:
-    step = diffusions.sghmc(dynamics.friction)
-    return lambda key, state, *forces: step(key, state.position, state.momentum, *forces)
-
-
-ALGORITHMS = {"sgld": _langevin, "sghmc": _hamiltonian}
-"""(key, state, gradient, step size, temperature of the noise) -> (position, momentum)."""
-
-
-@functools.partial(jax.jit, static_argnames=("problem", "dynamics"))
-def _run(
-    problem: Problem, dynamics: Dynamics, states: ChainState, mode_keys: Key, steps: Steps, data: Batch
-) -> tuple[ChainState, Samples]:
-    """One chunk of every chain, with its draws on axis 1."""
-    move = ALGORITHMS[dynamics.algorithm](dynamics)
-
-    def chain(state: ChainState, mode_key: Key) -> tuple[ChainState, Samples]:
-        key = keys.named(mode_key, "sgmcmc")
-
-        def step(state: ChainState, now: Steps) -> tuple[ChainState, None]:
-            key_batch, key_noise = jax.random.split(jax.random.fold_in(key, now.number))
-            gradient = _gradient(problem, dynamics.batch_size, key_batch, state.position, data)
-            position, momentum = move(key_noise, state, gradient, now.size, now.temperature)
-            is_finite = jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(gradient)])
-            return ChainState(position, momentum, state.num_nonfinite + ~jnp.all(is_finite)), None
-
-        def draw(state: ChainState, between: Steps) -> tuple[ChainState, Params]:
-            state, _ = jax.lax.scan(step, state, between)
-            return state, state.position
-
-        return jax.lax.scan(draw, state, steps)
-
-    return jax.vmap(chain)(states, mode_keys)
-
-
-def _gradient(problem: Problem, batch_size: int, key: Key, params: Params, data: Batch) -> Params:
-    """Unbiased estimate of ∇ log-density from a minibatch drawn with replacement."""
-    indices = jax.random.randint(key, (batch_size,), 0, problem.num_data)
-
-    def log_density(params: Params) -> Array:
-        outputs = problem.model.apply(params, data.inputs[indices])
-        log_likelihood = jnp.mean(problem.likelihood.log_prob(outputs, data.targets[indices]))
-        return tempered(
-            problem.num_data * log_likelihood, problem.prior.log_prob(params), problem.temperature
-        )
-
-    return jax.grad(log_density)(params)

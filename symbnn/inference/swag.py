@@ -9,7 +9,8 @@ collected (Maddox et al. 2019, algorithm 1):
 
     w = w̄ + Σ_diag^(1/2) ε / √2 + D z / √(2 (K - 1))
 
-For a net with batch normalisation the running statistics are recomputed at the mean and then known.
+For a net with batch normalisation the running statistics are recomputed at the mean and then known; those
+of a frozen one (`models.frozen`) stay as they are.
 """
 
 import functools
@@ -24,6 +25,7 @@ from jaxtyping import Array
 from symbnn import keys, tree
 from symbnn.density import Batch, Target
 from symbnn.inference.base import Checkpoint, Progress, check_count
+from symbnn.inference.known import with_statistics
 from symbnn.inference.multimode import ModeMethod
 from symbnn.inference.progress import ShowProgress, reporting
 from symbnn.inference.training.epochs import (
@@ -42,8 +44,8 @@ from symbnn.inference.training.train import (
     problem_of,
     warn_nonfinite,
 )
-from symbnn.models.base import join_statistics, split_statistics
-from symbnn.posteriors import FixedLeaves, LowRankGaussian
+from symbnn.models.base import is_frozen, split_statistics
+from symbnn.posteriors import LowRankGaussian
 from symbnn.types import Key, Params, Samples
 
 
@@ -66,6 +68,7 @@ def swag(
     *,
     rank: int = 20,
     epochs: int = 40,
+    steps_per_epoch: int | None = None,
     optimizer: optax.GradientTransformation | None = None,
     pretrain_epochs: int = 50,
     pretrain_optimizer: optax.GradientTransformation | None = None,
@@ -79,6 +82,7 @@ def swag(
     Args:
         rank: Deviations that are kept, at most `epochs`.
         epochs: Passes over the data in the collecting phase, one network each.
+        steps_per_epoch: Minibatches from one network to the next, if fewer than a pass over the data.
         pretrain_epochs: Passes over the data before it; with 0 the start is taken for a trained network.
         pretrain_optimizer: Of the phase before it; None is `optax.adam(1e-3)`.
         (settings of all trainings)
@@ -86,7 +90,7 @@ def swag(
     Diagnostics: `loss` (epochs,) of the collecting phase, `pretraining_loss`, `num_nonfinite`: steps with a
     NaN or infinite loss.
     """
-    recipe = Recipe(epochs, batch_size, MOMENTUM if optimizer is None else optimizer)
+    recipe = Recipe(epochs, batch_size, MOMENTUM if optimizer is None else optimizer, steps_per_epoch)
     warmup = pretraining(pretrain_epochs, batch_size, pretrain_optimizer)
     check_count("rank", rank, least=2)
     if rank > epochs:
@@ -142,14 +146,14 @@ def _collect(
             if tell is not None:
                 loss_now = float(jnp.mean(course.losses[:, -1]))
                 tell(Progress("swag", epoch + 1, recipe.epochs, {"loss": loss_now}))
-    posterior: Any = _gaussians(course.moments, course.deviations, recipe.epochs)
-    if statistics:
+    if statistics and not is_frozen(target.model):
         statistics_at = _streamed_statistics_at if is_streamed(target.data) else _statistics_at
-        known = statistics_at(
+        statistics = statistics_at(
             loss, recipe.batch_size, key_collect, course.moments.mean, course.state.statistics, target.data
         )
-        posterior = _with_statistics(posterior, known)
-    return posterior, {"loss": course.losses, "num_nonfinite": course.state.num_nonfinite}
+    gaussians = _gaussians(course.moments, course.deviations, recipe.epochs)
+    found = {"loss": course.losses, "num_nonfinite": course.state.num_nonfinite}
+    return with_statistics(gaussians, statistics), found
 
 
 def _next(training: Training, course: _Course, epoch: int, rank: int) -> _Course:
@@ -184,19 +188,6 @@ def _gaussians(moments: Moments, deviations: Params, num_collected: int) -> LowR
     factors = jax.tree.map(lambda leaf: scale * leaf, deviations)
     std = jax.tree.map(lambda scatter: jnp.sqrt(0.5 * scatter / num_collected), moments.scatter)
     return jax.vmap(LowRankGaussian)(moments.mean, factors, std)
-
-
-def _with_statistics(gaussians: LowRankGaussian, statistics: Params) -> FixedLeaves:
-    """The Gaussians over the weights of nets whose running statistics are known."""
-
-    def named(weights: Params) -> Params:
-        return {f"params/{name}": leaf for name, leaf in tree.named_leaves(weights).items()}
-
-    def one(gaussian: LowRankGaussian, known: Params) -> FixedLeaves:
-        free = LowRankGaussian(named(gaussian.mean), named(gaussian.factors), named(gaussian.std))
-        return FixedLeaves(join_statistics(gaussian.mean, known), free)
-
-    return jax.vmap(one)(gaussians, statistics)
 
 
 @functools.partial(jax.jit, static_argnames=("loss", "batch_size"))

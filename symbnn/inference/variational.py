@@ -25,10 +25,12 @@ from jaxtyping import Array, Float
 from symbnn import keys, tree
 from symbnn.density import Batch, Prior, Target, refuse_batch_statistics
 from symbnn.inference.base import Checkpoint, check_count
+from symbnn.inference.known import with_statistics
 from symbnn.inference.multimode import ModeMethod
 from symbnn.inference.progress import ShowProgress
 from symbnn.inference.training.recipe import Recipe, trainer
 from symbnn.inference.training.train import Problem, problem_of, train, warn_nonfinite
+from symbnn.models.base import join_statistics, split_statistics
 from symbnn.names import lookup
 from symbnn.posteriors import DiagonalGaussian, local_reparametrisation
 from symbnn.types import Key, Params, Samples
@@ -49,24 +51,29 @@ class VariationalLoss:
     def __call__(
         self, weights: Params, statistics: Params, batch: Batch, key: Key
     ) -> tuple[Float[Array, ""], Params]:
-        """Loss; there are no running statistics."""
+        """Loss; running statistics stay as they are."""
         mean, std = weights["mean"], jax.tree.map(jnp.exp, weights["log_std"])
         # A generator less to compile in the usual case; with a closed form the prior needs no key.
         draw_keys = [key] if self.num_draws == 1 else list(jax.random.split(key, self.num_draws))
-        draws = [self._log_likelihood(draw_key, mean, std, batch) for draw_key in draw_keys]
+        draws = [self._log_likelihood(draw_key, mean, std, statistics, batch) for draw_key in draw_keys]
         prior = expected_log_prior(
             keys.named(key, "prior"), self.problem.prior, mean, std, exact=self.gaussian_prior
         )
         remainder = prior + self.problem.temperature * entropy(weights["log_std"])
         return -sum(draws) / self.num_draws - remainder / self.problem.num_data, statistics
 
-    def _log_likelihood(self, key: Key, mean: Params, std: Params, batch: Batch) -> Float[Array, ""]:
+    def _log_likelihood(
+        self, key: Key, mean: Params, std: Params, statistics: Params, batch: Batch
+    ) -> Float[Array, ""]:
         """Mean over the minibatch, under one draw."""
-        model = self.problem.model
+
+        def apply(weights: Params, inputs: Array) -> Array:
+            return self.problem.model.apply(join_statistics(weights, statistics), inputs)
+
         if self.local:
-            outputs = local_reparametrisation(model.apply)(key, mean, std, batch.inputs)
+            outputs = local_reparametrisation(apply)(key, mean, std, batch.inputs)
         else:
-            outputs = model.apply(_draw(key, mean, std), batch.inputs)
+            outputs = apply(_draw(key, mean, std), batch.inputs)
         return jnp.mean(self.problem.likelihood.log_prob(outputs, batch.targets))
 
 
@@ -106,14 +113,18 @@ def variational(
 
     def fit_modes(mode_keys: Key, target: Target, starts: Samples) -> tuple[Any, dict[str, Any]]:
         problem = problem_of(target)
-        refuse_batch_statistics(starts)
+        refuse_batch_statistics(starts, target.model)
         loss = VariationalLoss(problem, local, problem.prior.is_gaussian, num_draws)
-        log_std = jax.tree.map(lambda leaf: jnp.full_like(leaf, math.log(initial_std)), starts)
-        weights = {"mean": starts, "log_std": log_std}
-        trained = train(loss, recipe, mode_keys, weights, {}, target.data, stage="variational", **kept)
+        means, statistics = split_statistics(starts)
+        log_std = jax.tree.map(lambda leaf: jnp.full_like(leaf, math.log(initial_std)), means)
+        weights = {"mean": means, "log_std": log_std}
+        trained = train(
+            loss, recipe, mode_keys, weights, statistics, target.data, stage="variational", **kept
+        )
         warn_nonfinite("variational", trained.num_nonfinite)
         std = jax.tree.map(jnp.exp, trained.weights["log_std"])
-        return DiagonalGaussian(trained.weights["mean"], std), trained.diagnostics()
+        gaussians = DiagonalGaussian(trained.weights["mean"], std)
+        return with_statistics(gaussians, trained.statistics), trained.diagnostics()
 
     return ModeMethod(fit_modes, initial)
 

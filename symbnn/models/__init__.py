@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from symbnn import names
-from symbnn.models.base import Model, in_training
+from symbnn.models.base import Model, frozen, in_training
 from symbnn.models.convnets import lenet, optunet
 from symbnn.models.filter_response import resnet20_frn
 from symbnn.models.language import gpt
@@ -44,6 +44,7 @@ __all__ = [
     "Model",
     "create",
     "from_module",
+    "frozen",
     "gpt",
     "in_training",
     "lenet",

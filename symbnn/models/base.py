@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 from jax.typing import ArrayLike
 
+from symbnn import tree
 from symbnn.symmetry import SymmetrySpec
 from symbnn.types import Key, Params
 
@@ -42,6 +43,22 @@ def in_training(model: Any, params: Params, inputs: ArrayLike, key: Key) -> tupl
     return (model.apply(params, inputs), params) if model.train is None else model.train(params, inputs, key)
 
 
+def frozen(model: Any) -> Any:
+    """The network in evaluation mode for good: its running statistics are constants, in training too.
+
+    So every example has a likelihood of its own, and `sgmcmc`, `variational`, `laplace`, `dropout` and `swag`
+    approximate the posterior of the weights given the statistics of the network they start from. These stay
+    in the tree, where they move with their units when networks are aligned; no method changes them. Freeze a
+    network that is trained: fresh statistics normalise nothing. Its dropout layers are off, too.
+    """
+    return model._replace(train=None)
+
+
+def is_frozen(model: Any) -> bool:
+    """Whether the network has no training mode, so that its running statistics, if any, are constants."""
+    return getattr(model, "train", None) is None
+
+
 def has_batch_statistics(params: Params) -> bool:
     """Whether the tree is that of a net with running statistics, as batch normalisation keeps them."""
     return isinstance(params, dict) and STATISTICS in params
@@ -55,3 +72,9 @@ def split_statistics(params: Params) -> tuple[Params, Params]:
 def join_statistics(weights: Params, statistics: Params) -> Params:
     """The inverse of `split_statistics`."""
     return {WEIGHTS: weights, STATISTICS: statistics} if statistics else weights
+
+
+def named_weights(params: Params) -> dict[str, Any]:
+    """Leaves that are no running statistics, by their names in the whole tree."""
+    start = f"{WEIGHTS}/" if has_batch_statistics(params) else ""
+    return {f"{start}{name}": leaf for name, leaf in tree.named_leaves(split_statistics(params)[0]).items()}

@@ -55,6 +55,22 @@ def test_equal_mass_calibration(bins):
     )
 
 
+@pytest.mark.parametrize("bins", [1, 7, 15])
+def test_classwise_equal_mass_calibration(bins):
+    probs, labels = CASES["random"]
+    gaps = []
+    for index in range(probs.shape[1]):
+        confidence, correct = probs[:, index], (labels == index).astype(float)
+        parts = np.array_split(np.argsort(confidence), bins)
+        gaps.append(sum(abs((correct[part] - confidence[part]).sum()) for part in parts) / len(labels))
+    found = evaluate.classwise_adaptive_ece(probs, labels, bins=bins)
+    np.testing.assert_allclose(found, np.mean(gaps), atol=1e-6)
+    # Probabilities that are right on average in each class, whoever is in it, have no error in one bin.
+    share = np.bincount(labels, minlength=probs.shape[1]) / len(labels)
+    constant = np.tile(share.astype(np.float32), (len(labels), 1))
+    assert evaluate.classwise_adaptive_ece(constant, labels, bins=1) < 1e-6
+
+
 def test_equal_mass_bins_do_not_depend_on_the_order_of_ties():
     probs, labels = CASES["edges"]
     shuffled = np.random.default_rng(0).permutation(len(labels))

@@ -16,6 +16,7 @@ LABEL_METRICS = [
     evaluate.ece,
     evaluate.mce,
     evaluate.adaptive_ece,
+    evaluate.classwise_adaptive_ece,
     evaluate.classwise_ece,
     evaluate.aurc,
     evaluate.risk_coverage_curve,

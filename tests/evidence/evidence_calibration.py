@@ -14,10 +14,10 @@ from jaxtyping import Array
 from numpyro.infer.hmc import hmc as numpyro_hmc
 
 from symbnn import density, inference, keys
+from symbnn.inference.dynamics import Chains, ChainState, Dynamics, Steps, run_compiled
 from symbnn.inference.hmc import build_kernel as hmc_kernel
 from symbnn.inference.mclmc import adjusted_kernel, unadjusted_kernel
 from symbnn.inference.nuts import build_kernel as nuts_kernel
-from symbnn.inference.sgmcmc import ChainState, Dynamics, Steps, _run
 from symbnn.inference.training.train import Problem
 from tests.evidence import RESULTS, Check, Section, table
 from tests.evidence.calibration import (
@@ -140,8 +140,8 @@ def stochastic(algorithm: str, step_size: float) -> Callable[[Case, Size], Poste
             for part in (numbers[None, :burnin], numbers[burnin:].reshape(NUM_DRAWS, between)):
                 sizes = np.full(part.shape, step_size, np.float32)
                 steps = Steps(part, sizes, np.ones_like(sizes))
-                batch = density.Batch(case.inputs, targets)
-                state, draws = _run(problem, dynamics, state, key[None], steps, batch)
+                chain = Chains({}, key[None], density.Batch(case.inputs, targets))
+                state, draws = run_compiled(problem, dynamics, chain, state, steps)
             return jax.vmap(case.values)(jax.tree.map(lambda leaf: leaf[0], draws))
 
         return posterior

@@ -13,10 +13,10 @@ from jaxtyping import Array
 from scipy import stats
 
 from symbnn import density
+from symbnn.inference.dynamics import Chains, ChainState, Dynamics, Steps, run_compiled
 from symbnn.inference.hmc import build_kernel as hmc_kernel
 from symbnn.inference.mclmc import adjusted_kernel, unadjusted_kernel
 from symbnn.inference.nuts import build_kernel as nuts_kernel
-from symbnn.inference.sgmcmc import ChainState, Dynamics, Steps, _run
 from symbnn.inference.training.train import Problem
 from tests.evidence import RESULTS, Check, Section, table
 from tests.evidence.faults import CODE_FAULTS, DENSITY_FAULTS
@@ -79,7 +79,8 @@ def stochastic(algorithm: str, step_size: float) -> Transition:
     def transition(key: Any, params: Any, targets: Array) -> Any:
         one = jax.tree.map(lambda leaf: leaf[None], params)
         state = ChainState(one, jax.tree.map(jnp.zeros_like, one), jnp.zeros(1, jnp.int32))
-        state, _ = _run(problem, dynamics, state, key[None], steps, density.Batch(INPUTS, targets))
+        chain = Chains({}, key[None], density.Batch(INPUTS, targets))
+        state, _ = run_compiled(problem, dynamics, chain, state, steps)
         return jax.tree.map(lambda leaf: leaf[0], state.position)
 
     return transition

@@ -166,15 +166,17 @@ def test_independent_networks_have_no_discrepancy_and_other_laws_do(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_network_with_batch_normalisation_has_swag_and_says_what_is_left_out(tmp_path):
+def test_a_network_with_batch_normalisation_holds_its_statistics_and_says_so(tmp_path):
     config = dataclasses.replace(
-        TINY, network=Network(name="resnet18", width=0.05), methods=("swag",), hmc=Chains()
+        TINY, network=Network(name="resnet18", width=0.05), methods=("swag", "laplace"), hmc=Chains()
     )
     table = study.run(config, tmp_path)
-    assert [row.name for row in table.rows][:2] == ["SWAG, one mode", "SWAG, 2 modes"]
-    assert "which a network with batch normalisation does not have" in (tmp_path / "table.md").read_text()
-    with pytest.raises(ValueError, match="--methods laplace: these need a likelihood of every example"):
-        sets.load_problem(dataclasses.replace(config, methods=("swag", "laplace")))
+    assert [row.name for row in table.rows][:2] == ["SWAG, one mode", "Laplace, one mode"]
+    text = (tmp_path / "table.md").read_text()
+    assert "in evaluation mode and held (Laplace)" in text
+    assert "SWAG measures them at its mean" in text
+    with pytest.raises(ValueError, match="--methods hmc moves all leaves"):
+        sets.load_problem(dataclasses.replace(config, methods=("swag", "hmc")))
 
 
 @pytest.mark.slow

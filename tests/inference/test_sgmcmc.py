@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 
 from symbnn import density, inference
-from symbnn.inference.sgmcmc import SCHEDULES, _gradient
+from symbnn.inference.dynamics import (
+    Chains,
+    ChainState,
+    Dynamics,
+    Steps,
+    estimated_gradient,
+    run_compiled,
+    run_on_host,
+)
+from symbnn.inference.sgmcmc import SCHEDULES
 from symbnn.inference.training.train import problem_of
 from tests.inference.cases import assert_moments, conjugate, small_network
 
@@ -60,12 +69,30 @@ def test_the_gradient_is_unbiased():
     target = density.target(model, batch, temperature=0.5)
     params = model.init(KEY)
     keys = jax.random.split(KEY, 3000)
-    draw = jax.vmap(lambda key: _gradient(problem_of(target), 8, key, params, target.data))
+    chain = Chains({}, KEY, target.data)
+    draw = jax.vmap(lambda key: estimated_gradient(problem_of(target), 8, key, params, chain))
     estimates = jax.jit(draw)(keys)
     exact = jax.jit(jax.grad(target.log_density))(params)
     for estimate, expected in zip(jax.tree.leaves(estimates), jax.tree.leaves(exact), strict=True):
         error = np.asarray(estimate).std(0) / np.sqrt(3000) + 1e-4
         assert np.max(np.abs(np.asarray(estimate).mean(0) - expected) / error) < 5
+
+
+def test_the_host_steps_as_the_compiled_loop_does():
+    """Both loops see the same minibatches and noise, for every chain its own."""
+    model, batch = small_network()
+    target = density.target(model, batch)
+    starts = jax.vmap(model.init)(jax.random.split(KEY, 2))
+    state = ChainState(starts, jax.tree.map(jnp.zeros_like, starts), jnp.zeros(2, jnp.int32))
+    chains = Chains({}, jax.random.split(jax.random.key(1), 2), target.data)
+    numbers = np.arange(6).reshape(2, 3)
+    steps = Steps(numbers, np.full((2, 3), 1e-3, np.float32), np.ones((2, 3), np.float32))
+    found = [
+        run(problem_of(target), Dynamics("sghmc", 10.0, 8), chains, state, steps)
+        for run in (run_compiled, run_on_host)
+    ]
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), *found)
+    assert not np.allclose(*jax.tree.leaves(found[0][1])[0])
 
 
 def test_cycles_start_with_large_steps_and_without_noise():

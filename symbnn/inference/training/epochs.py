@@ -88,7 +88,7 @@ def scan_epochs(
     loss, recipe, data = training.loss, training.recipe, training.data
 
     def epoch(key: Key, state: TrainingState, epoch: Array) -> tuple[TrainingState, Array]:
-        batches, step_keys = _shuffle(recipe.batch_size, data.inputs.shape[0], key, epoch)
+        batches, step_keys = _shuffle(recipe, data.inputs.shape[0], key, epoch)
 
         def step(state: TrainingState, inputs: tuple[Array, Key]) -> tuple[TrainingState, Array]:
             indices, step_key = inputs
@@ -187,12 +187,12 @@ def _value(loss: Loss, weights: Params, statistics: Params, batch: Batch, key: K
 @functools.partial(jax.jit, static_argnames=("recipe", "num_data"))
 def _shuffles(recipe: Recipe, num_data: int, member_keys: Key, epoch: Any) -> tuple[Array, Key]:
     """`_shuffle` of every member."""
-    return jax.vmap(lambda key: _shuffle(recipe.batch_size, num_data, key, epoch))(member_keys)
+    return jax.vmap(lambda key: _shuffle(recipe, num_data, key, epoch))(member_keys)
 
 
-def _shuffle(batch_size: int, num_data: int, key: Key, epoch: Any) -> tuple[Array, Key]:
+def _shuffle(recipe: Recipe, num_data: int, key: Key, epoch: Any) -> tuple[Array, Key]:
     """Indices (steps, batch_size) of the minibatches of one member's epoch, and a key for each."""
-    steps = num_data // batch_size
+    steps, batch_size = recipe.num_steps(num_data), recipe.batch_size
     step_keys = jax.random.split(jax.random.fold_in(key, epoch), steps + 1)
     # Ties among 32 random bits are too rare to matter, and one sort compiles faster than a `permutation`.
     order = jnp.argsort(jax.random.bits(step_keys[0], (num_data,)))

@@ -33,19 +33,23 @@ class Recipe:
     """Settings of one training run; hashable, checked when it is made.
 
     Compiled steps are known by the optimiser's identity: make it once and use it for all fits alike. Its
-    schedules count steps, `num_data // batch_size` to an epoch.
+    schedules count steps, `num_steps(num_data)` to an epoch.
     """
 
     epochs: int
     batch_size: int
     optimizer: Any = None
     """A gradient transformation of Optax; None becomes Adam with learning rate 1e-3."""
+    steps_per_epoch: int | None = None
+    """Minibatches of an epoch that is shorter than a pass over the data; None is a whole pass."""
 
     def __post_init__(self) -> None:
         if self.optimizer is None:
             object.__setattr__(self, "optimizer", ADAM)
         for name in ("epochs", "batch_size"):
             check_count(name, getattr(self, name))
+        if self.steps_per_epoch is not None:
+            check_count("steps_per_epoch", self.steps_per_epoch)
         if not isinstance(self.optimizer, optax.GradientTransformation):
             raise ValueError(
                 "optimizer must be an optax.GradientTransformation, for instance optax.adam(1e-3); "
@@ -56,6 +60,11 @@ class Recipe:
         """`ValueError` unless a minibatch fits into the data."""
         if self.batch_size > num_data:
             raise ValueError(f"batch_size is {self.batch_size}, but there are only {num_data} data points")
+
+    def num_steps(self, num_data: int) -> int:
+        """Minibatches of one epoch; those of a shorter one are drawn from all data, anew for every epoch."""
+        whole = num_data // self.batch_size
+        return whole if self.steps_per_epoch is None else min(whole, self.steps_per_epoch)
 
 
 def pretraining(

@@ -52,6 +52,7 @@ def open_slot(
         "optimizer": optimizer_checksum(recipe.optimizer, shapes[0]),
         "epochs": str(recipe.epochs),
         "batch_size": str(recipe.batch_size),
+        **({} if recipe.steps_per_epoch is None else {"steps_per_epoch": str(recipe.steps_per_epoch)}),
         "jax": jax.__version__,
         **{name: repr(value) for name, value in settings.items()},
     }

@@ -78,6 +78,40 @@ def test_both_loops_train_the_same_networks(convolved):
     assert np.max(np.abs(stepped[0].weights["conv"]["kernel"] - start)) > 0.01
 
 
+def test_a_short_epoch_is_the_start_of_a_shuffle_of_all_data():
+    """Both loops; with every example in one epoch or another, though each epoch has one step."""
+    loss, data, starts = problem(models.mlp((5,), 3, hidden=(4,)))
+    short = Recipe(3, 8, optax.sgd(0.1), steps_per_epoch=1)
+    assert (short.num_steps(20), RECIPE.num_steps(20), Recipe(1, 8, steps_per_epoch=5).num_steps(20)) == (
+        1,
+        2,
+        2,
+    )
+    drawn = np.concatenate([np.ravel(epochs._shuffle(short, 20, KEY, epoch)[0]) for epoch in range(20)])
+    assert drawn.shape == (20 * 8,)
+    assert set(drawn) == set(range(20))
+    found = [
+        loop(Training(loss, short, keys.indexed(KEY, 0, 2), data), 3, initial_state(short, *starts), 0)
+        for loop in (scan_epochs, step_epochs)
+    ]
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5), *found)
+    one_pass = loop_of_steps(loss, short, starts, data)
+    np.testing.assert_allclose(found[0][0].weights["out"]["bias"][0], one_pass["out"]["bias"], rtol=1e-4)
+    with pytest.raises(ValueError, match="steps_per_epoch must be a whole number of at least 1; got 0"):
+        Recipe(1, 8, steps_per_epoch=0)
+
+
+def loop_of_steps(loss, recipe, starts, data):
+    """Three gradient steps of the first member, written out."""
+    weights = tree.take(starts[0], 0)
+    for epoch in range(3):
+        batches, step_keys = epochs._shuffle(recipe, 20, keys.indexed(KEY, 0, 2)[0], epoch)
+        batch = Batch(data.inputs[batches[0]], data.targets[batches[0]])
+        gradient = jax.grad(lambda some, now=batch, key=step_keys[0]: loss(some, {}, now, key)[0])(weights)
+        weights = jax.tree.map(lambda weight, slope: weight - 0.1 * slope, weights, gradient)
+    return weights
+
+
 def test_chunks_of_epochs_change_nothing_and_compile_one_step(convolved):
     whole = follow(step_epochs, convolved)
     compiled = epochs._one_step._cache_size()
