@@ -2,9 +2,10 @@
 
 A component N(μ, diag σ² + Σ_r f_r f_rᵀ) is moved by m, s and g to
 
-    N(μ + τ∘m, diag (σ∘eˢ)² + Σ_r (f_r + τ∘g_r) (f_r + τ∘g_r)ᵀ),    τ² = σ² + Σ_r f_r²
+    N(μ + τ∘m, diag (σ∘eˢ)² + Σ_r (f_r + τ∘g_r/√R) (f_r + τ∘g_r/√R)ᵀ),    τ² = σ² + Σ_r f_r²,  r = 1 … R
 
-in units of the standard deviations τ of its weights, so that moves do not depend on the scale of the weights.
+in units of the standard deviations τ of its weights, so that moves do not depend on the scale of the weights,
+nor those of all factors together on their number.
 Without factors τ is σ. Single networks have neither; their τ is the standard deviation over all of them.
 """
 
@@ -94,14 +95,14 @@ def _law(posterior: Any, one: Components) -> Any:
 
 
 def no_move(start: Components, shrink: float = 1.0) -> dict[str, Params]:
-    """m = 0, s = log shrink, and g = (shrink - 1) f/τ, which shrinks the factors likewise."""
+    """m = 0, s = log shrink, and g = (shrink - 1) √R f/τ, which shrinks the factors likewise."""
     moves = {
         "shift": jax.tree.map(jnp.zeros_like, start.mean),
         "log_ratio": jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.log(shrink)), start.mean),
     }
     if start.factors is not None:
         moves["turn"] = jax.tree.map(
-            lambda f, u: (shrink - 1.0) * f / jnp.where(u > 0, u, 1.0)[:, None], start.factors, start.unit
+            lambda f, u: (shrink - 1.0) * f / jnp.where(u > 0, u, 1.0), start.factors, _turn_units(start)
         )
     return moves
 
@@ -110,7 +111,7 @@ def moved(start: Components, moves: dict[str, Params]) -> Components:
     """N(μ + τ∘m, ...), see above."""
     factors = None
     if start.factors is not None:
-        factors = jax.tree.map(lambda f, u, g: f + u[:, None] * g, start.factors, start.unit, moves["turn"])
+        factors = jax.tree.map(lambda f, u, g: f + u * g, start.factors, _turn_units(start), moves["turn"])
     return Components(
         jax.tree.map(lambda c, u, m: c + u * m, start.mean, start.unit, moves["shift"]),
         jax.tree.map(lambda s, r: s * jnp.exp(r), start.std, moves["log_ratio"]),
@@ -151,6 +152,11 @@ def displacement(posterior: DiagonalGaussian, start: DiagonalGaussian) -> Displa
         jnp.exp(jnp.where(varies, log_ratio, 0.0).sum() / count),
         jnp.sqrt(jnp.where(varies, shift**2, 0.0).sum() / count),
     )
+
+
+def _turn_units(start: Components) -> Params:
+    """τ/√R, with an axis for the factors."""
+    return jax.tree.map(lambda u, f: u[:, None] / jnp.sqrt(f.shape[1]), start.unit, start.factors)
 
 
 def _mean(leaf: Array) -> Array:
