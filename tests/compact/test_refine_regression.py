@@ -211,6 +211,14 @@ def test_bad_input_is_named(changes, message):
 
 def test_mixtures_of_other_laws_are_refused():
     factors = jax.tree.map(lambda leaf: leaf[None], start().std)
-    mixed = posteriors.mixture([posteriors.LowRankGaussian(start().mean, factors)])
-    with pytest.raises(ValueError, match="starts from a DiagonalGaussian, not from GaussianMixture"):
+    mixed = posteriors.mixture([posteriors.LowRankPrecision(start().mean, start().std, factors)])
+    with pytest.raises(ValueError, match="a mixture of such or an Empirical, not from GaussianMixture"):
         compact.refine(mixed, MODEL, INPUTS, REFERENCE, KEY, **SETTINGS)
+
+
+def test_a_law_with_factors_is_refined_for_real_values_too():
+    factors = jax.tree.map(lambda leaf: 0.1 * leaf[None], start().std)
+    law = posteriors.LowRankGaussian(start().mean, factors, start().std)
+    fit = compact.refine(law, MODEL, INPUTS, REFERENCE, KEY, **SETTINGS)
+    assert isinstance(fit.posterior, posteriors.LowRankGaussian)
+    assert fit.diagnostics["loss"][-1] < fit.diagnostics["loss"][0]
