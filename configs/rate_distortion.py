@@ -1,7 +1,7 @@
 """How near to HMC's predictions a posterior is at a given size on disk: laws against a few kept networks.
 
 Draws are those of the study `compact_posterior`. `python -m experiments.rate_distortion digits` takes
-a quarter of an hour on two CPU cores. The noise and the share of points between images were tried on the test
+half an hour of one CPU core. The noise and the share of points between images were tried on the test
 images of digits (eight trials, TV of a mixture from 0.0151 to 0.0231); other data had no part in it.
 """
 
@@ -84,7 +84,7 @@ def _of(name: str, **changes: object) -> RateDistortion:
 
 
 CONFIGS = {
-    "digits": ("1,797 bundled 8x8 images, 64-32-10: a quarter of an hour on two CPU cores", _of("digits")),
+    "digits": ("1,797 bundled 8x8 images, 64-32-10: half an hour of one CPU core", _of("digits")),
     "debug": (
         "64-8-10 on 200 digits, a few draws: a minute, mostly of compiling, to see that everything runs",
         _of(
