@@ -11,6 +11,9 @@ from experiments.harness import report as harness
 from experiments.harness.explorer import Case, Explorer, Layer, Line, Reliability
 from tests.experiments.cases import debug_config
 
+# A whole debug run and a browser: half a minute before the first test.
+pytestmark = pytest.mark.slow
+
 LEAST_CONTRAST = 4.5
 """Of text, by WCAG 2, level AA."""
 MOST_BYTES = 8 * 10**6

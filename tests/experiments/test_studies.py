@@ -32,6 +32,7 @@ LONG = {
     "posterior_quality",
     "posterior_views",
     "pruning",
+    "rate_distortion",
     "rotations",
     "scaling_symmetry",
     "toy_posterior",
