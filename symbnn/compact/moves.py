@@ -46,6 +46,8 @@ def components_of(posterior: Any) -> tuple[Float[Array, " k"], Components]:
     """Weights and components of a mixture; one Gaussian is a mixture of one."""
     if isinstance(posterior, Empirical):
         networks = posterior.samples
+        if tree.num_samples(networks) < 2:
+            raise ValueError("moves of networks count in their spread, and one has none; keep at least two")
         known = jax.tree.map(jnp.zeros_like, networks)
         spread = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf.std(0), leaf.shape), networks)
         count = tree.num_samples(networks)

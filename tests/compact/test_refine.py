@@ -287,6 +287,13 @@ def test_networks_come_to_predict_together_as_the_reference():
     assert_same(compact.refine(start, MODEL, INPUTS, PROBS, KEY, epochs=0).posterior, start)
 
 
+def test_one_network_is_refused():
+    """It would not move, and nobody would be told."""
+    start = Empirical(jax.vmap(MODEL.init)(jax.random.split(KEY, 1)))
+    with pytest.raises(ValueError, match="keep at least two"):
+        compact.refine(start, MODEL, INPUTS, PROBS, KEY, **SETTINGS)
+
+
 def test_a_penalty_of_networks_is_refused():
     start = Empirical(jax.vmap(MODEL.init)(jax.random.split(KEY, 3)))
     with pytest.raises(ValueError, match="penalty is of diagonal Gaussians only"):
