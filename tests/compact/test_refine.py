@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import minimize
 
 from symbnn import compact, evaluate, models, posteriors, symmetry
-from symbnn.inference.training.epochs import scan_epochs
+from symbnn.inference.training import epochs
 from symbnn.models import Model
 from symbnn.posteriors import DiagonalGaussian, Empirical, LowRankGaussian, LowRankPrecision
 
@@ -55,7 +55,7 @@ def test_the_same_key_gives_the_same_law(fit):
 
 
 def test_a_penalty_keeps_the_law_near_and_compiles_nothing(fit):
-    compiled = scan_epochs._cache_size()
+    compiled = epochs._scan._cache_size()
     divergences = [fit.diagnostics["divergence"]] + [
         compact.refine(START, MODEL, INPUTS, PROBS, KEY, penalty=penalty, **SETTINGS).diagnostics[
             "divergence"
@@ -64,7 +64,7 @@ def test_a_penalty_keeps_the_law_near_and_compiles_nothing(fit):
     ]
     assert np.all(np.diff(divergences) < 0)
     assert divergences[-1] < 1e-3 < divergences[0]
-    assert scan_epochs._cache_size() == compiled
+    assert epochs._scan._cache_size() == compiled
 
 
 def test_divergence_is_that_of_the_evaluators(fit):

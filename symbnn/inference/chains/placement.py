@@ -11,7 +11,8 @@ number of devices and processes. On CPU one lane per block is also fastest as so
 an accelerator wants all its chains in one block, so there the default is chains per device, and `lanes`
 must be given to compare layouts bit for bit.
 
-Every sampler's programs are mapped over devices here; `epochs` does the same for training.
+Every sampler's programs are mapped over devices here, and so are the members of a training that is one
+program (`training.epochs`).
 """
 
 import math
@@ -90,8 +91,18 @@ def map_chains(function: Callable[..., Any], plan: Layout) -> Callable[..., Any]
     `chain` is a tree with a leading axis of `plan.num_rows`, and so is the result; `shared` is the same
     everywhere.
     """
-    lanes = plan.lanes
-    num_blocks = plan.num_rows // (lanes * plan.mesh.shape["chain"])
+    mapped, number = jax.jit(spread(function, plan)), np.int32(blocks_per_device(plan))
+    return lambda chains, shard, *shared: mapped(chains, shard, number, *shared)
+
+
+def blocks_per_device(plan: Layout) -> int:
+    """Blocks that a device works through."""
+    return plan.num_rows // (plan.lanes * plan.mesh.shape["chain"])
+
+
+def spread(function: Callable[..., Any], plan: Layout) -> Callable[..., Any]:
+    """What `map_chains` compiles: takes the number of blocks of a device, too, which must be no constant."""
+    lanes, num_blocks = plan.lanes, blocks_per_device(plan)
 
     def on_device(chains: Any, shard: Shard, number: Array, *shared: Any) -> Any:
         blocks = jax.tree.map(lambda leaf: leaf.reshape(num_blocks, lanes, *leaf.shape[1:]), chains)
@@ -103,7 +114,6 @@ def map_chains(function: Callable[..., Any], plan: Layout) -> Callable[..., Any]
         _, results = collect(body, (), number, size=num_blocks)
         return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), results)
 
-    @jax.jit
     def mapped(chains: Any, shard: Shard, number: Array, *shared: Any) -> Any:
         specs = (PartitionSpec("chain"), PartitionSpec("data"), *(PartitionSpec() for _ in (number, *shared)))
         # Without the check: NUTS does not pass it, and `sum_over_shards` takes care of gradients itself.
@@ -111,7 +121,7 @@ def map_chains(function: Callable[..., Any], plan: Layout) -> Callable[..., Any]
             on_device, mesh=plan.mesh, in_specs=specs, out_specs=PartitionSpec("chain"), check_vma=False
         )(chains, shard, number, *shared)
 
-    return lambda chains, shard, *shared: mapped(chains, shard, np.int32(num_blocks), *shared)
+    return mapped
 
 
 def collect(body: Callable[[Array, Any], tuple[Any, Any]], carry: Any, number: Any, *, size: int) -> Any:

@@ -1,10 +1,11 @@
 """Epochs of training for all members at once, by one of two loops that see the same batches and keys.
 
-A `lax.scan` over the steps of an epoch, `vmap`ped over members, costs next to nothing per step: right for
-small networks and for accelerators. On a CPU, convolutions inside a compiled loop take more than twice their
-time outside (github.com/jax-ml/jax/issues/12868; a step of LeNet on 256 images: 0.42 s against 0.17 s, and
-0.17 s again once the loop is unrolled to the end). There the host steps, one compiled step after the other;
-so it does if the inputs stay on disk, as it must fetch every batch.
+A `lax.scan` over the steps of an epoch costs next to nothing per step: right for small networks and for
+accelerators. In a long training members are dealt to all devices in blocks, as chains are. On a CPU,
+convolutions inside a compiled loop take more than twice their time outside
+(github.com/jax-ml/jax/issues/12868; a step of LeNet on 256 images: 0.42 s against 0.17 s, and 0.17 s again
+once the loop is unrolled to the end). There the host steps, one compiled step after the other; so it does if
+the inputs stay on disk, as it must fetch every batch.
 
 Side by side, members are grouped convolutions, which CPUs are slow at (32 OptuNets: 17 times the time of one
 after the other); so every CPU device has one member at a time. The host's steps use all devices: if there are
@@ -28,6 +29,7 @@ from jaxtyping import Array, Float
 from symbnn import tree
 from symbnn.data import Streamed
 from symbnn.density import Batch, Target
+from symbnn.inference.chains import placement
 from symbnn.inference.training.recipe import Recipe
 from symbnn.programs import has_convolution
 from symbnn.types import Key, Params
@@ -35,7 +37,10 @@ from symbnn.types import Key, Params
 Loss = Callable[[Params, Params, Batch, Key], tuple[Array, Params]]
 """(weights, statistics, batch, key) -> (loss per data point, new statistics). Must be hashable."""
 
-BY_MEMBER = PartitionSpec("members")
+BY_MEMBER, BY_CHAIN, EVERYWHERE = PartitionSpec("members"), PartitionSpec("chain"), PartitionSpec()
+LONG_WORK = 1e12
+"""Operations of a whole training from which on it uses several devices: about ten seconds of a core.
+Compiling for them takes longer, and changes the last bits of a member."""
 
 
 @jax.tree_util.register_dataclass
@@ -80,27 +85,73 @@ def advance(
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *blocks)
 
 
-@functools.partial(jax.jit, static_argnames="num_epochs", donate_argnames="state")
 def scan_epochs(
-    training: Training, num_epochs: int, state: TrainingState, first_epoch: Any
+    training: Training, num_epochs: int, state: TrainingState, first_epoch: int
 ) -> tuple[TrainingState, Float[Array, "members epochs"]]:
-    """`advance` as one program."""
-    loss, recipe, data = training.loss, training.recipe, training.data
+    """`advance` as one program; a long one uses all devices that there are members for."""
+    num_members = tree.num_samples(state.weights)
+    plan, given = _plan(training, state), (state, training.member_keys, training.data)
+    if plan is not None:
+        members = _padded(given[:2], plan.num_rows)
+        given = *_place(plan.mesh, members, BY_CHAIN), _place(plan.mesh, training.data, EVERYWHERE)
+    found = _scan(training.loss, training.recipe, num_epochs, plan, *given, first_epoch)
+    return found if plan is None else jax.tree.map(lambda leaf: leaf[:num_members], _gathered(found))
 
-    def epoch(key: Key, state: TrainingState, epoch: Array) -> tuple[TrainingState, Array]:
-        batches, step_keys = _shuffle(recipe, data.inputs.shape[0], key, epoch)
 
-        def step(state: TrainingState, inputs: tuple[Array, Key]) -> tuple[TrainingState, Array]:
-            indices, step_key = inputs
-            return _step(loss, recipe.optimizer, state, fetch(data, indices), step_key)
+def _plan(training: Training, state: TrainingState) -> placement.Layout | None:
+    """How members lie on several devices; None for one, which compiles faster."""
+    recipe, num_data = training.recipe, len(training.data.targets)
+    examples = recipe.epochs * recipe.num_steps(num_data) * recipe.batch_size
+    # A multiplication and an addition for every weight of every member, forwards and twice backwards.
+    work = 6.0 * examples * tree.num_weights(state.weights)
+    plan = placement.layout(tree.num_samples(state.weights), placement.Placement(jax.local_devices()))
+    return plan if work > LONG_WORK and plan.mesh.size > 1 else None
 
-        state, values = jax.lax.scan(step, state, (batches, step_keys))
-        return state, jnp.mean(values)
 
-    def member(state: TrainingState, key: Key) -> tuple[TrainingState, Array]:
-        return jax.lax.scan(functools.partial(epoch, key), state, first_epoch + jnp.arange(num_epochs))
+@functools.partial(jax.jit, static_argnames=("loss", "recipe", "num_epochs", "plan"), donate_argnames="state")
+def _scan(
+    loss: Loss,
+    recipe: Recipe,
+    num_epochs: int,
+    plan: placement.Layout | None,
+    state: TrainingState,
+    member_keys: Key,
+    data: Batch,
+    first_epoch: Any,
+) -> tuple[TrainingState, Float[Array, "members epochs"]]:
+    """Epochs of every member, side by side or by the plan."""
 
-    return jax.vmap(member)(state, training.member_keys)
+    def member(
+        given: tuple[TrainingState, Key], shard: placement.Shard, first_epoch: Array
+    ) -> tuple[TrainingState, Array]:
+        state, key = given
+        data = shard.batch
+
+        def epoch(state: TrainingState, epoch: Array) -> tuple[TrainingState, Array]:
+            batches, step_keys = _shuffle(recipe, data.inputs.shape[0], key, epoch)
+
+            def step(state: TrainingState, inputs: tuple[Array, Key]) -> tuple[TrainingState, Array]:
+                indices, step_key = inputs
+                return _step(loss, recipe.optimizer, state, fetch(data, indices), step_key)
+
+            state, values = jax.lax.scan(step, state, (batches, step_keys))
+            return state, jnp.mean(values)
+
+        return jax.lax.scan(epoch, state, first_epoch + jnp.arange(num_epochs))
+
+    members, shard = (state, member_keys), placement.Shard(data, None)
+    if plan is None:
+        return jax.vmap(member, in_axes=(0, None, None))(members, shard, first_epoch)
+    number = jnp.int32(placement.blocks_per_device(plan))
+    return placement.spread(member, plan)(members, shard, number, first_epoch)
+
+
+def _padded(members: Any, rows: int) -> Any:
+    """So many rows: the first is repeated, and what comes of the copies is thrown away."""
+    missing = rows - tree.num_samples(members)
+    if not missing:
+        return members
+    return jax.tree.map(lambda leaf: jnp.concatenate([leaf, jnp.repeat(leaf[:1], missing, axis=0)]), members)
 
 
 def step_epochs(
@@ -123,8 +174,12 @@ def step_epochs(
                 values[-1].block_until_ready()
             values.append(value)
         losses.append(jnp.mean(jnp.stack(values), axis=0))
-    # Back from the devices it was spread over, so that what follows may choose its own.
-    return jax.tree.map(jnp.asarray, jax.device_get((state, jnp.stack(losses, axis=1))))
+    return _gathered((state, jnp.stack(losses, axis=1)))
+
+
+def _gathered(spread: Any) -> Any:
+    """Back from the devices that it was spread over, so that what follows may choose its own."""
+    return jax.tree.map(jnp.asarray, jax.device_get(spread))
 
 
 def _mesh(num_members: int, batch_size: int) -> Mesh | None:

@@ -157,6 +157,35 @@ def test_accelerators_scan(convolved, monkeypatch):
     assert not steps_on_host(training(loss, data), initial_state(RECIPE, *starts))
 
 
+def test_members_of_a_long_training_use_all_devices_and_are_the_same_networks(monkeypatch):
+    """Up to rounding, also where rows are padded: five members on three devices are six rows."""
+    loss, data, _ = problem(models.mlp((5,), 3, hidden=(4,)))
+    starts = split_statistics(jax.vmap(loss.problem.model.init)(jax.random.split(KEY, 5)))
+    # Plain gradient steps: Adam would divide a rounding error by another.
+    recipe, used, place = Recipe(3, 8, optax.sgd(0.1)), [], epochs._place
+
+    def recorded(mesh, arrays, spec):
+        used.append(mesh.size)
+        return place(mesh, arrays, spec)
+
+    def train(num_devices):
+        monkeypatch.setattr(epochs.jax, "local_devices", lambda: jax.devices()[:num_devices])
+        told = Training(loss, recipe, keys.indexed(KEY, 0, 5), data)
+        return scan_epochs(told, 3, initial_state(recipe, *starts), 0)
+
+    monkeypatch.setattr(epochs, "_place", recorded)
+    short = train(8)
+    assert short[1].shape == (5, 3)
+    assert not used
+    monkeypatch.setattr(epochs, "LONG_WORK", 0)
+    for num_devices in (1, 3, 8):
+        found = train(num_devices)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), found, short)
+        assert all(len(leaf.devices()) == 1 for leaf in jax.tree.leaves(found))
+    # Of eight devices five are used, as there are no more members.
+    assert used == [3, 3, 5, 5]
+
+
 DEVICES = """
 import jax, numpy as np, sys
 sys.path.insert(0, sys.argv[1])
