@@ -39,14 +39,14 @@ def sample(problem: Problem, run: Run) -> Fit:
     )
 
 
-def train_ensemble(problem: Problem, run: Run) -> Fit:
-    """MAP networks from independent starts; a stopped run goes on from its last epochs."""
+def train_ensemble(problem: Problem, run: Run, *, name: str = "ensemble") -> Fit:
+    """MAP networks from independent starts; a stopped run goes on from its last epochs, kept by `name`."""
     return ensemble(
         keys.named(problem.key, "ensemble"),
         problem.target,
         problem.config.ensemble,
         num_members=problem.config.ensemble.num_members,
-        checkpoint=run.training("ensemble"),
+        checkpoint=run.training(name),
     )
 
 

@@ -67,7 +67,7 @@ class Problem:
     @property
     def is_own(self) -> bool:
         """Whether the user wrote the network."""
-        return self.config.model.factory is not None
+        return _factory(self.config) is not None
 
     @property
     def sizes(self) -> str:
@@ -173,8 +173,8 @@ def load(
         raise ValueError(f"--data.name {config.data.name} has no classes; this study needs labels")
     train, test = hold_out(read.train, num_held_out) if num_held_out else (read.train, read.test)
     loaded = read._replace(train=train, test=test)
-    if config.model.factory is not None:
-        network = config.model.factory
+    if (factory := _factory(config)) is not None:
+        network = factory
         model = from_factory(network, loaded.input_shape, read.num_classes)
     else:
         loaded = flattened(loaded) if network == "mlp" else loaded
@@ -194,6 +194,11 @@ def load(
         jnp.asarray(loaded.test.targets),
         scale,
     )
+
+
+def _factory(config: Any) -> str | None:
+    """The network that the user brought; a study of one kind of network has no such setting."""
+    return config.model.factory if hasattr(config, "model") else None
 
 
 def perceptron(config: Any, *, prior_scale: float = 1.0) -> Problem:

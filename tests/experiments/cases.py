@@ -6,7 +6,7 @@ import numpy as np
 
 import configs
 from symbnn import data
-from symbnn.inference.training.epochs import scan_epochs
+from symbnn.inference.training import epochs
 
 
 def debug_config(study: str) -> Any:
@@ -28,8 +28,8 @@ def stop_before_training(monkeypatch) -> None:
     """Programs are built at full size up to the first compiled chunk of epochs, which is not run."""
 
     def build_and_stop(*arguments):
-        # Traced only: lowering puts descriptions into the tree of a training, which shape checks refuse.
-        assert "dot_general" in str(scan_epochs.trace(*arguments).jaxpr)
+        assert "dot_general" in str(program.trace(*arguments).jaxpr)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("symbnn.inference.training.train.advance", build_and_stop)
+    program = epochs._scan
+    monkeypatch.setattr(epochs, "_scan", build_and_stop)

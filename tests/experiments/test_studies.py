@@ -39,6 +39,7 @@ LONG = {
     "transpositions",
     "uci",
     "weight_sharing",
+    "widths",
 }
 """Studies whose stages others run too, and that compile for ten seconds."""
 
