@@ -72,6 +72,8 @@ class RateDistortion(Seeded):
     """Networks drawn from each law to judge it."""
     num_draw_seeds: int = bounded(2, 1, 1000)
     """Sets of draws that the numbers are averaged over."""
+    num_bins: int = bounded(200, 3, 10_000)
+    """Of the target where the data are a table of rows: predictions are their masses."""
     posteriors: str | None = None
     """Run directory of `compact_posterior` with the same settings, whose HMC draws are taken; by default they
     are made."""
@@ -106,5 +108,16 @@ CONFIGS = {
     "mnist_cpu": (
         "10,000 MNIST images averaged to 14x14, 196-32-10: an hour with the draws of compact_posterior",
         _of("mnist_cpu", fits=Fits(num_epochs=8, mixed=2, shrinks=(0.3,), num_validation=2000)),
+    ),
+    "airfoil": (
+        "1,202 rows of a table, 5-50-2, mean and spread: not run at full length yet",
+        RateDistortion(
+            data=Data(name="uci/airfoil"),
+            model=Network(hidden=(50,)),
+            inference=Sampler(
+                num_burnin=500, num_samples=400, step_size=None, num_steps=200, start="initialisation"
+            ),
+            fits=Fits(num_validation=300),
+        ),
     ),
 }

@@ -207,6 +207,45 @@ def perceptron(config: Any, *, prior_scale: float = 1.0) -> Problem:
     return load(config, hidden=model.hidden, activation=model.activation, prior_scale=prior_scale)
 
 
+def regression(
+    config: Any,
+    name: str,
+    *,
+    hidden: tuple[int, ...],
+    activation: str,
+    likelihood: density.Likelihood,
+    prior_scale: float,
+    test_share: float = 0.2,
+    key: Key | None = None,
+) -> Problem:
+    """The table `name` and a perceptron with means and spreads: `labels` are columns of standardised values.
+
+    `key` is that of `config.seed` unless another is given.
+    """
+    read = data.load(
+        name,
+        data_dir=config.data.directory,
+        num_train=config.data.num_train,
+        num_test=config.data.num_test,
+        seed=config.seed,
+        test_share=test_share,
+    )
+    num_outputs = 2 * read.train.targets.shape[1]
+    model = models.mlp(read.input_shape, num_outputs, hidden=hidden, activation=activation, rows="last")
+    target = density.target(model, read.train, likelihood=likelihood, prior=_prior(prior_scale))
+    return Problem(
+        config,
+        jax.random.key(config.seed) if key is None else key,
+        read,
+        read.input_shape,
+        "mlp",
+        model,
+        target,
+        jnp.asarray(read.test.inputs),
+        jnp.asarray(read.test.targets),
+    )
+
+
 def create(
     name: str,
     input_shape: tuple[int, ...],

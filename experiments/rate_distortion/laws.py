@@ -7,9 +7,9 @@
 | low rank r | the same and r directions of largest variance                    | 2 + r                    |
 | mixture k  | mean and standard deviation in each of k clusters of the draws   | 2 k                      |
 
-A fit sees training images, images between two of them with noise, and HMC's predictions there, no labels.
-Of its candidates the one counts that is nearest to HMC on training images that no fit saw, and as many mixed
-ones.
+A fit sees training examples, points between two of them with noise, and HMC's predictions there, no labels.
+Of its candidates the one counts that is nearest to HMC on training examples that no fit saw, and on as many
+points between two of those.
 """
 
 import itertools
@@ -111,7 +111,7 @@ def random_start(problem: Problem, family: str, size: int) -> Any:
 
 
 def refined(problem: Problem, given: Images, start: Any, rates: tuple[float, ...]) -> dict[str, Any]:
-    """The best candidate of a law, with its recipe and its distance on the held-out images."""
+    """The best candidate of a law, with its recipe and its distance on the held-out examples."""
     shrinks = (1.0,) if isinstance(start, Empirical) else problem.config.fits.shrinks
     fits = [_fit(problem, given, start, shrink, rate) for shrink, rate in itertools.product(shrinks, rates)]
     return min(fits, key=lambda fit: fit["validation"])

@@ -18,6 +18,7 @@ from experiments.rate_distortion.laws import (
     families,
     label,
 )
+from symbnn import diagnostics
 
 BUDGETS = (10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000)
 """Bytes; a file may be a tenth larger, since its header is not part of the numbers."""
@@ -25,12 +26,19 @@ ROOM = 1.1
 FLOOR = 200
 """Draws that stand for the limit, as in the other studies."""
 STATES = {RAW: "raw", ALIGNED: "aligned", REFINED: "refined", RANDOM: "from a random start"}
+MOST_RHAT, LEAST_ESS = 1.01, 400
+"""Of chains that have converged, at 95 % and at the worst 5 % of the logits."""
 Point = Mapping[str, Any]
 
 
 def introduction(problem: Problem) -> list[str]:
     """What was done."""
     config, fits = problem.config, problem.config.fits
+    bins = (
+        []
+        if problem.target.likelihood.has_labels
+        else [f"Predictions are masses of {config.num_bins} bins of the standardised target."]
+    )
     return [
         f"{problem.data.name}: {problem.target.num_data} training and {len(problem.labels)} test examples; "
         f"network {problem.sizes}; HMC: {config.inference.num_chains} chains of "
@@ -39,11 +47,21 @@ def introduction(problem: Problem) -> list[str]:
         f"{config.num_draws} networks drawn from them, mean over {config.num_draw_seeds} sets; kept draws as "
         f"they are, mean over {config.sizes.num_subsets} choices.",
         "Raw laws are fitted to the draws as they are, aligned ones to the draws relabelled to fit their "
-        "mean; refined ones start there and are fitted to HMC's predictions on training images and, for each "
-        f"of them, {fits.mixed} points between two with noise, which count as much as the images. The "
+        "mean; refined ones start there and are fitted to HMC's predictions on training examples and, for "
+        f"each of them, {fits.mixed} points between two with noise, which count as much as the examples. The "
         "control starts from untrained networks. The recipe of every fit is the best of its candidates on "
-        "training images that no fit saw.",
+        "training examples that no fit saw.",
+        *bins,
     ]
+
+
+def of_chains(found: diagnostics.Summary) -> str:
+    """Whether what everything is compared with has converged."""
+    is_good = found.rhat_95 <= MOST_RHAT and found.low_ess >= LEAST_ESS
+    return (
+        f"HMC's chains {'agree' if is_good else 'have NOT converged'} in function space: rank R-hat "
+        f"{found.rhat_95:.3f} at 95 %, effective size {found.low_ess:.0f} at the worst 5 %."
+    )
 
 
 def law_table(config: RateDistortion, points: Sequence[Point]) -> Table:
@@ -104,8 +122,8 @@ def recipe_table(fits: Mapping[str, Mapping[str, Any]]) -> Table:
         for state, made in fits.items()
         for name, fit in made.items()
     ]
-    columns = ("TV, held-out images", "share of std at the start", "learning rate", "std, over the start's")
-    return Table("Recipes that were chosen on held-out training images", columns, rows)
+    columns = ("TV, held-out examples", "share of std at the start", "learning rate", "std, over the start's")
+    return Table("Recipes that were chosen on held-out training examples", columns, rows)
 
 
 def findings(points: Sequence[Point]) -> list[str]:

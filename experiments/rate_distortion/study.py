@@ -11,22 +11,27 @@ import numpy as np
 
 from configs.rate_distortion import RateDistortion
 from experiments.common import methods
-from experiments.common.problem import Problem, perceptron
+from experiments.common.problem import Problem
 from experiments.harness.present import present
 from experiments.harness.rundir import Run, open_run
 from experiments.harness.tables import Table
-from experiments.rate_distortion import figures, laws, report, storage
+from experiments.rate_distortion import figures, laws, report, storage, tables
 from experiments.rate_distortion.laws import ALIGNED, NETWORKS, RANDOM, RAW, REFINED
-from symbnn import evaluate, symmetry
+from symbnn import diagnostics, evaluate, symmetry
 from symbnn.posteriors import Empirical
 from symbnn.types import Samples
+
+NUM_INPUTS = 100
+"""Test examples on which chains are compared."""
 
 
 def run(config: RateDistortion, rundir: Path | str) -> Table:
     """All stages of the study; returns the table of laws."""
     with open_run("rate_distortion", config, rundir) as opened:
-        problem = perceptron(config, prior_scale=config.inference.prior_scale)
-        samples = _draws(config, problem, opened)
+        sampled = tables.load(config)
+        samples = _draws(config, sampled, opened)
+        problem = tables.as_judged(sampled)
+        converged = opened.stage("convergence", lambda: _converged(sampled, samples))
         to_mean = opened.stage(
             "to_mean", lambda: symmetry.align(problem.model.spec, samples, reference="mean").samples
         )
@@ -59,8 +64,18 @@ def run(config: RateDistortion, rundir: Path | str) -> Table:
                     "Total variation to all HMC draws against the size of the file, by kind of law",
                 )
             ],
-            findings=report.findings(points),
+            findings=[report.of_chains(converged), *report.findings(points)],
         )
+
+
+def _converged(problem: Problem, samples: Samples) -> diagnostics.Summary:
+    """Whether chains agree on the outputs for test examples."""
+    return diagnostics.function_space(
+        problem.model.apply,
+        samples,
+        problem.inputs[:NUM_INPUTS],
+        num_chains=problem.config.inference.num_chains,
+    )
 
 
 def _draws(config: RateDistortion, problem: Problem, opened: Run) -> Samples:

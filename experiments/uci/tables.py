@@ -1,17 +1,15 @@
 """One table of rows as a problem: its split, its network, its target, and how long everything runs on it."""
 
 import dataclasses
-import functools
 import math
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from configs.parts import Chains, Hamiltonian, Microcanonical, NoUTurn
 from configs.uci import Uci
-from experiments.common.problem import Problem
-from symbnn import data, density, keys, models
+from experiments.common.problem import Problem, regression
+from symbnn import density, keys
 
 HIDDEN = {"airfoil": (16, 16, 16, 16), "bikesharing": (16, 16, 16, 16)}
 """The layers of bde's benchmark."""
@@ -21,38 +19,23 @@ LEAST_EPOCHS = 20
 LEAST_STEPS = 100
 LEAST_TRANSITIONS = 20
 """No training, no burn-in and no chain is shortened below these."""
-# The same objects for every set: compiled steps are known by them.
+# The same object for every set: compiled steps are known by it.
 LIKELIHOOD = density.heteroscedastic("softplus")
-_prior = functools.cache(density.gaussian_prior)
 
 
 def load(config: Uci, name: str) -> Problem:
-    """The table `name`: targets are `labels`, one column of standardised values."""
-    read = data.load(
+    """The table `name`, and the settings that are cut for its length."""
+    problem = regression(
+        config,
         name if name == "diabetes" else f"uci/{name}",
-        data_dir=config.data.directory,
-        num_train=config.data.num_train,
-        num_test=config.data.num_test,
-        seed=config.seed,
+        hidden=layers(config, name),
+        activation=config.model.activation,
+        likelihood=LIKELIHOOD,
+        prior_scale=config.model.prior_scale,
         test_share=config.data.test_share,
+        key=keys.named(jax.random.key(config.seed), name),
     )
-    hidden = layers(config, name)
-    num_outputs = 2 * read.train.targets.shape[1]
-    model = models.mlp(
-        read.input_shape, num_outputs, hidden=hidden, activation=config.model.activation, rows="last"
-    )
-    target = density.target(model, read.train, likelihood=LIKELIHOOD, prior=_prior(config.model.prior_scale))
-    return Problem(
-        shortened(config, len(read.train.targets)),
-        keys.named(jax.random.key(config.seed), name),
-        read,
-        read.input_shape,
-        "mlp",
-        model,
-        target,
-        jnp.asarray(read.test.inputs),
-        jnp.asarray(read.test.targets),
-    )
+    return dataclasses.replace(problem, config=shortened(config, problem.target.num_data))
 
 
 def layers(config: Uci, name: str) -> tuple[int, ...]:
