@@ -46,7 +46,7 @@ CONFIGS = {
             # Long enough for a quarter of the prior's period, pi / 2: trajectories of 100 steps were 0.45
             # long, and their draws so much alike that 620 of them were worth 20.
             inference=Sampler(
-                num_burnin=60, num_samples=300, step_size=None, num_steps=320, start="initialisation"
+                num_burnin=100, num_samples=400, step_size=None, num_steps=350, start="initialisation"
             ),
             ensemble=Ensemble(num_members=10, num_epochs=100),
             variational=Variational(num_epochs=200, learning_rate=3e-3),
