@@ -100,5 +100,5 @@ def _simulated(counts: np.ndarray) -> float:
     observed, as_far = np.sum(counts**2), 1
     for _ in range(NUM_SIMULATED // _BLOCK):
         drawn = generator.multinomial(counts.sum(), np.full(units, 1 / units), size=_BLOCK)
-        as_far += np.count_nonzero(np.sum(drawn**2, axis=1) >= observed)
+        as_far += int(np.count_nonzero(np.sum(drawn**2, axis=1) >= observed))
     return as_far / (NUM_SIMULATED + 1)
