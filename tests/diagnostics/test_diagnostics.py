@@ -168,8 +168,8 @@ def test_few_samples_have_the_p_value_of_all_their_outcomes():
         {"w": (None, "h"), "v": ("h", None)}, {"w": np.zeros((1, 3)), "v": np.zeros((3, 1))}
     )
     for largest, expected in (((0, 0, 0), 3 / 27), ((0, 0, 2), 21 / 27), ((1, 0, 2), 1.0)):
-        kernel = jnp.eye(3)[jnp.array(largest)][:, None]
-        found = diagnostics.exchangeability(spec, {"w": kernel, "v": jnp.zeros((3, 3, 1))}, group="h")
+        kernel = jnp.eye(3)[jnp.array(largest)]
+        found = diagnostics.exchangeability(spec, {"w": kernel[:, None], "v": kernel[..., None]}, group="h")
         # Four standard errors of 20,000 simulated outcomes.
         assert found.p_value == pytest.approx(expected, abs=4 * np.sqrt(0.25 / 20_000))
 
