@@ -48,6 +48,7 @@ def _pairs(panel: Axes, results: Results) -> None:
     for (name, each), colour in zip(outside.items(), colours(len(outside)), strict=True):
         panel.plot(results.inside, each, ".", color=colour, label=name, rasterized=True, **look)
     panel.set(xlabel="mutual information, test images, nats", ylabel="out of distribution, nats")
+    panel.xaxis.set_major_locator(MaxNLocator(5))
     if len(outside) > 1:
         panel.legend(frameon=False)
 
@@ -80,4 +81,5 @@ def _orders(panel: Axes, orders: Orders) -> None:
         draw_band(panel, orders.epochs, np.concatenate(list(taus.values())), label="", colour=BLUE)
     for milestone in orders.milestones:
         panel.axvline(milestone, color=GREY, linestyle=":", linewidth=1)
+    panel.xaxis.set_major_locator(MaxNLocator(integer=True))
     panel.set(xlabel="epoch (dotted: learning rate / 10)", ylabel="Kendall's τ to the order before")
