@@ -9,7 +9,7 @@ Optimizer = Literal["sgd", "momentum", "nesterov", "adam"]
 # What describes a network in one study or the other.
 NETWORK_SETTINGS = (
     *(f"model.{name}" for name in ("name", "hidden", "activation", "width")),
-    *("network", "hidden", *(f"network.{name}" for name in ("name", "hidden", "width"))),
+    *("network", "hidden", "width", *(f"network.{name}" for name in ("name", "hidden", "width"))),
 )
 
 

@@ -104,7 +104,8 @@ class PosteriorQuality(Seeded):
 
     data: Data = Data()
     outside: tuple[str, ...] = ("permuted", "rotated")
-    """Out of distribution: data sets, or test images with their pixels `permuted` or turned (`rotated`)."""
+    """Out of distribution: data sets, or test images with their pixels `permuted`, turned (`rotated`), or as
+    `negatives`."""
     network: Network = Network()
     model: Factory = Factory()
     training: Training = Training()

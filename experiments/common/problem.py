@@ -1,13 +1,12 @@
 """What every study begins with: data, a network for them, their target, and the key of everything random.
 
-Images out of distribution go by the name of their data set, or are test images that are changed: with their
-pixels permuted, which keeps every intensity and leaves no stroke, or after a quarter turn, which keeps
-strokes, so that a 0 stays a 0 and no method can tell all of these.
+Images out of distribution go by the name of their data set, or are test images that are changed
+(`distortions`).
 """
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -15,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.common import published
+from experiments.common.distortions import DISTORTIONS, distort
 from symbnn import data, density, models, symmetry, tree
 from symbnn.data.load import flattened
 from symbnn.models.factory import from_factory
@@ -118,12 +118,7 @@ class Problem:
         """Inputs out of distribution; smaller images are fitted to the size of the network's own."""
         if name in DISTORTIONS:
             images = self.data.test.inputs.reshape(-1, *self.image_shape)
-            if name == "rotated" and (images.ndim < 3 or images.shape[1] != images.shape[2]):
-                raise ValueError(
-                    f"rotated turns square images, but inputs of {self.data.name} have shape "
-                    f"{self.image_shape}; leave it out of what is out of distribution"
-                )
-            return jnp.asarray(DISTORTIONS[name](images).reshape(-1, *self.data.input_shape))
+            return jnp.asarray(distort(name, images, self.data.name).reshape(-1, *self.data.input_shape))
         if len(self.image_shape) != 3:
             raise ValueError(
                 f"{name} has images, but inputs of {self.data.name} have shape {self.image_shape}; choose "
@@ -338,17 +333,3 @@ def _read(
     if scale is None:
         return found
     return found._replace(train=data.normalise(found.train, scale), test=data.normalise(found.test, scale))
-
-
-def _permuted(images: np.ndarray) -> np.ndarray:
-    """One permutation of the pixels for all images: the same intensities, but no strokes."""
-    flat = images.reshape(len(images), -1)
-    return flat[:, np.random.default_rng(0).permutation(flat.shape[1])].reshape(images.shape)
-
-
-def _rotated(images: np.ndarray) -> np.ndarray:
-    """A quarter turn."""
-    return np.rot90(images, axes=(1, 2))
-
-
-DISTORTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"permuted": _permuted, "rotated": _rotated}

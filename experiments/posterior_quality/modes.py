@@ -43,10 +43,7 @@ def find_modes(problem: Problem, run: Run) -> Samples:
     config = problem.config
     if not config.published:
         return run.stage("trained", partial(sets.train_networks, problem, run, config.num_modes))
-    directory = config.data.directory
-    return tree.stack(
-        [published.read(problem.model, directory, name, "resnet20") for name in config.published]
-    )
+    return published.read_all(problem.model, config.data.directory, config.published)
 
 
 def all_features(problem: Problem, modes: Samples) -> dict[str, jax.Array]:

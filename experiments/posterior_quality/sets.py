@@ -49,16 +49,12 @@ def _check_modes(config: PosteriorQuality) -> None:
             "--published and --last-layer go with --no-is-compared: weights are compared with those of "
             "networks that the study trains itself, and whole networks only"
         )
-    if config.published and (
-        len(config.published) != config.num_modes
-        or config.network.name != "resnet20"
-        or config.model.factory is not None
-        or config.data.npz is not None
-    ):
-        raise ValueError(
-            f"--published names {len(config.published)} ResNet-20s of CIFAR-10: they need --num-modes "
-            f"{len(config.published)}, --network.name resnet20, and no network or data of your own"
-        )
+    published.check(
+        config.published,
+        config,
+        network=("--network.name", config.network.name),
+        number=("--num-modes", config.num_modes),
+    )
     if not config.is_compared and config.num_single != config.num_modes:
         raise ValueError(
             "--no-is-compared runs every method around every mode, so --num-single must be --num-modes "

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from symbnn import diagnostics, symmetry
+from symbnn import diagnostics, models, symmetry
 
 CHAINS, DRAWS, HIDDEN = 4, 200, 6
 
@@ -160,6 +160,33 @@ def test_independent_networks_are_exchangeable_and_one_basin_is_not():
     assert passed.p_value > 0.05
     assert passed.counts.sum() == 600
     assert diagnostics.exchangeability(SPEC, draws(4), group="h").p_value < 1e-6
+
+
+def test_few_samples_have_the_p_value_of_all_their_outcomes():
+    """Three samples of three units: all at one unit 3 of 27 outcomes, at two units 18, at three 6."""
+    spec = symmetry.from_axes(
+        {"w": (None, "h"), "v": ("h", None)}, {"w": np.zeros((1, 3)), "v": np.zeros((3, 1))}
+    )
+    for largest, expected in (((0, 0, 0), 3 / 27), ((0, 0, 2), 21 / 27), ((1, 0, 2), 1.0)):
+        kernel = jnp.eye(3)[jnp.array(largest)]
+        found = diagnostics.exchangeability(spec, {"w": kernel[:, None], "v": kernel[..., None]}, group="h")
+        # Four standard errors of 20,000 simulated outcomes.
+        assert found.p_value == pytest.approx(expected, abs=4 * np.sqrt(0.25 / 20_000))
+
+
+def test_units_that_are_a_segment_of_an_axis_are_found_and_counted_there():
+    model = models.resnet20((8, 8, 1), 10, width=0.5)
+    groups = {group.name: group.size for group in model.spec.groups}
+    assert groups["layer2_0/conv2[1]"] == 4
+    samples = jax.vmap(model.init)(jax.random.split(jax.random.key(0), 6))
+    kernel = samples["params"]["layer2_0"]["conv2"]["kernel"]
+    # Sixteen filters: four new ones, the eight of the stream before, four new ones.
+    samples["params"]["layer2_0"]["conv2"]["kernel"] = kernel.at[..., 13].set(9.0)
+    found = diagnostics.exchangeability(model.spec, samples, group="layer2_0/conv2[1]")
+    assert found.leaf == "params/layer2_0/conv2/kernel"
+    np.testing.assert_array_equal(found.counts, [0, 6, 0, 0])
+    for name, size in groups.items():
+        assert len(diagnostics.exchangeability(model.spec, samples, group=name).counts) == size
 
 
 def test_bad_input_is_named():
