@@ -26,7 +26,7 @@ SIDES = {"imagenet": 224}
 SCALES = {"imagenet": published.SCALE}
 # The same objects for every seed: compiled training steps are known by them.
 _likelihood = functools.cache(density.categorical)
-_prior = functools.cache(density.gaussian_prior)
+prior = functools.cache(density.gaussian_prior)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,7 +175,7 @@ def load(
         loaded = flattened(loaded) if network == "mlp" else loaded
         settings: Any = {"hidden": hidden, "activation": activation, "width": width}
         model = create(network, loaded.input_shape, read.num_classes, **settings)
-    target = density.target(model, loaded.train, likelihood=_likelihood(), prior=_prior(prior_scale))
+    target = density.target(model, loaded.train, likelihood=_likelihood(), prior=prior(prior_scale))
     inputs = loaded.test.inputs
     return Problem(
         config,
@@ -200,45 +200,6 @@ def perceptron(config: Any, *, prior_scale: float = 1.0) -> Problem:
     """The problem of a config whose `model` describes a perceptron."""
     model = config.model
     return load(config, hidden=model.hidden, activation=model.activation, prior_scale=prior_scale)
-
-
-def regression(
-    config: Any,
-    name: str,
-    *,
-    hidden: tuple[int, ...],
-    activation: str,
-    likelihood: density.Likelihood,
-    prior_scale: float,
-    test_share: float = 0.2,
-    key: Key | None = None,
-) -> Problem:
-    """The table `name` and a perceptron with means and spreads: `labels` are columns of standardised values.
-
-    `key` is that of `config.seed` unless another is given.
-    """
-    read = data.load(
-        name,
-        data_dir=config.data.directory,
-        num_train=config.data.num_train,
-        num_test=config.data.num_test,
-        seed=config.seed,
-        test_share=test_share,
-    )
-    num_outputs = 2 * read.train.targets.shape[1]
-    model = models.mlp(read.input_shape, num_outputs, hidden=hidden, activation=activation, rows="last")
-    target = density.target(model, read.train, likelihood=likelihood, prior=_prior(prior_scale))
-    return Problem(
-        config,
-        jax.random.key(config.seed) if key is None else key,
-        read,
-        read.input_shape,
-        "mlp",
-        model,
-        target,
-        jnp.asarray(read.test.inputs),
-        jnp.asarray(read.test.targets),
-    )
 
 
 def create(

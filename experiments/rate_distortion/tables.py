@@ -12,7 +12,8 @@ import jax.numpy as jnp
 from jax.scipy.stats import norm
 
 from configs.rate_distortion import RateDistortion
-from experiments.common.problem import Problem, perceptron, regression
+from experiments.common import regression
+from experiments.common.problem import Problem, perceptron
 from symbnn import density, models
 from symbnn.types import Params
 
@@ -28,7 +29,7 @@ def load(config: RateDistortion) -> Problem:
     scale = config.inference.prior_scale
     if not config.data.name.startswith("uci/"):
         return perceptron(config, prior_scale=scale)
-    return regression(
+    return regression.load(
         config,
         config.data.name,
         hidden=config.model.hidden,

@@ -8,7 +8,8 @@ import jax
 
 from configs.parts import Chains, Hamiltonian, Microcanonical, NoUTurn
 from configs.uci import Uci
-from experiments.common.problem import Problem, regression
+from experiments.common import regression
+from experiments.common.problem import Problem
 from symbnn import density, keys
 
 HIDDEN = {"airfoil": (16, 16, 16, 16), "bikesharing": (16, 16, 16, 16)}
@@ -25,7 +26,7 @@ LIKELIHOOD = density.heteroscedastic("softplus")
 
 def load(config: Uci, name: str) -> Problem:
     """The table `name`, and the settings that are cut for its length."""
-    problem = regression(
+    problem = regression.load(
         config,
         name if name == "diabetes" else f"uci/{name}",
         hidden=layers(config, name),
