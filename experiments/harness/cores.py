@@ -1,7 +1,7 @@
 """All cores for the chains of a study: one CPU device each, asked for before JAX starts.
 
 XLA runs the small products of a small network on one thread, whatever the machine has; chains on several
-devices use the other cores. Draws do not depend on it (`symbnn.inference.chains.placement`). A library user
+devices use the other cores. Draws do not depend on it (`symbnn.inference.placement`). A library user
 does the same by XLA_FLAGS=--xla_force_host_platform_device_count=<cores>, or by
 `jax.config.update("jax_num_cpu_devices", cores)` before the first call into JAX.
 """

@@ -26,7 +26,6 @@ takes it too.
 from symbnn.inference.base import Checkpoint, Chunk, Fit, Method, Progress, ProgressCallback, Sink
 from symbnn.inference.chains import adaptation, distributed, driver
 from symbnn.inference.chains.kernels import Info, Kernel, PositionState, Tuning
-from symbnn.inference.chains.placement import Placement
 from symbnn.inference.chains.report import SamplingError
 from symbnn.inference.chains.settings import Run
 from symbnn.inference.dropout import dropout
@@ -36,6 +35,7 @@ from symbnn.inference.laplace import laplace
 from symbnn.inference.mclmc import mclmc
 from symbnn.inference.multimode import multimode
 from symbnn.inference.nuts import nuts
+from symbnn.inference.placement import Placement
 from symbnn.inference.progress import ShowProgress, json_lines, progress_bar, scalars
 from symbnn.inference.sgmcmc import sgmcmc
 from symbnn.inference.storage import Storage, Stored

@@ -21,9 +21,9 @@ from symbnn.density import Target
 from symbnn.inference.base import Fit, Method, Sink, check_count
 from symbnn.inference.chains import adaptation, driver
 from symbnn.inference.chains.kernels import Info, Kernel, Tuning
-from symbnn.inference.chains.placement import EVERYWHERE, Placement
 from symbnn.inference.chains.relative import Density, centred_metric, relative_kernel
 from symbnn.inference.chains.settings import Run, check_positive, sampler
+from symbnn.inference.placement import EVERYWHERE, Placement
 from symbnn.inference.progress import ShowProgress
 from symbnn.inference.storage import IN_MEMORY, Storage
 from symbnn.types import Key, Samples

@@ -29,9 +29,9 @@ from symbnn.inference.chains import adaptation, driver
 from symbnn.inference.chains.energy_variance import check_burnin
 from symbnn.inference.chains.energy_variance import energy_variance as energy_variance_tuner
 from symbnn.inference.chains.kernels import Info, Kernel, Tuning, is_divergence
-from symbnn.inference.chains.placement import EVERYWHERE, Placement
 from symbnn.inference.chains.relative import Density, relative_kernel
 from symbnn.inference.chains.settings import Run, check_positive, sampler
+from symbnn.inference.placement import EVERYWHERE, Placement
 from symbnn.inference.progress import ShowProgress
 from symbnn.inference.storage import IN_MEMORY, Storage
 from symbnn.types import Key, Params, Samples

@@ -16,8 +16,9 @@ import numpy as np
 
 from symbnn import tree
 from symbnn.density import LogDensity, Target, refuse_batch_statistics, require_network
+from symbnn.inference import placement
 from symbnn.inference.base import Chunk, Fit, MemberStart, ProgressCallback
-from symbnn.inference.chains import distributed, placement, programs, report
+from symbnn.inference.chains import distributed, programs, report
 from symbnn.inference.chains.adaptation import Tuner
 from symbnn.inference.chains.kernels import Kernel
 from symbnn.inference.chains.settings import (

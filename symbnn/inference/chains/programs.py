@@ -12,7 +12,7 @@ from jaxtyping import Array
 from symbnn import keys
 from symbnn.density import LogDensity, Target
 from symbnn.density.parts import total
-from symbnn.inference.chains import placement
+from symbnn.inference import placement
 from symbnn.inference.chains.adaptation import Tuner, choose
 from symbnn.inference.chains.kernels import Info, Kernel, Tuning
 from symbnn.inference.chains.packing import pack

@@ -14,7 +14,7 @@ import jax
 from symbnn import tree
 from symbnn.density import Target
 from symbnn.inference.base import Sink, check_count, documented
-from symbnn.inference.chains.placement import EVERYWHERE, Layout, Placement, local_chains
+from symbnn.inference.placement import EVERYWHERE, Layout, Placement, local_chains
 from symbnn.inference.progress import WORDS, ShowProgress
 from symbnn.inference.storage import IN_MEMORY, Storage, check_storage, checksum
 from symbnn.types import Samples

@@ -29,7 +29,7 @@ from jaxtyping import Array, Float
 from symbnn import tree
 from symbnn.data import Streamed
 from symbnn.density import Batch, Target
-from symbnn.inference.chains import placement
+from symbnn.inference import placement
 from symbnn.inference.training.recipe import Recipe
 from symbnn.programs import has_convolution
 from symbnn.types import Key, Params

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from symbnn import density, inference
-from symbnn.inference.chains import placement as chains
+from symbnn.inference import placement as chains
 from tests.inference.cases import small_network
 
 KEY = jax.random.key(3)
