@@ -10,12 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from symbnn import diagnostics
-from symbnn.diagnostics.exchangeability import (
-    LEAST_PER_UNIT,
-    NUM_SIMULATED,
-    Exchangeability,
-    unit_axis,
-)
+from symbnn.diagnostics import Exchangeability
+from symbnn.diagnostics.exchangeability import LEAST_PER_UNIT, NUM_SIMULATED, unit_axis
 from symbnn.symmetry import SymmetrySpec
 from symbnn.types import Samples
 
