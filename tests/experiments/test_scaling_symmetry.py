@@ -27,7 +27,7 @@ def swept(problem, batch_size=16):
 
 
 def test_full_batches_follow_the_law(problem):
-    expected = law.left_by_law(np.array(LAW.weight_decays), 0.05, LAW.num_steps)
+    expected = law.left_by_law(np.array(LAW.weight_decays), 0.05 * LAW.num_steps)
     np.testing.assert_allclose(swept(problem), np.broadcast_to(expected[:, None], (1, 2, 2)), rtol=0.1)
 
 
@@ -64,7 +64,7 @@ def test_the_imbalance_decays_by_the_law_on_full_batches(optimizer):
     left = law.sweep(KEY, model, batch, settings, optimizer=optimizer, batch_size=20)
     rates = jnp.array(settings.learning_rates)[:, None, None]
     decays = jnp.array(settings.weight_decays)[:, None]
-    exponent = jnp.log(left) / jnp.log(law.left_by_law(decays, rates, settings.num_steps))
+    exponent = jnp.log(left) / jnp.log(law.left_by_law(decays, settings.num_steps * rates))
     np.testing.assert_allclose(exponent, 1.0, atol=0.1)
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from configs.parts import Data
-from experiments.common import problem
-from experiments.common.problem import fitted, load, perceptron
+from experiments.common.problem import load, perceptron
+from experiments.common.strange import DISTORTIONS, fitted
 from symbnn import data
 from tests.experiments.cases import debug_config
 
@@ -54,7 +54,7 @@ def test_another_seed_draws_other_examples_and_has_another_key():
     assert first.key != second.key
 
 
-@pytest.mark.parametrize("name", problem.DISTORTIONS)
+@pytest.mark.parametrize("name", DISTORTIONS)
 def test_distortions_keep_the_intensities_of_an_image(name):
     given = perceptron(DEBUG)
     moved = np.asarray(given.outside(name))
