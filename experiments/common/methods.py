@@ -168,7 +168,7 @@ def sum_of_rates(target: Target, settings: Any) -> float:
     """Σ_t η_t over all steps of a training by `stepped`, in float64: they are many."""
     course = _course(target, settings, **stepped(settings))
     rates = optimizers.rate_schedule(learning_rate=settings.learning_rate, **course)
-    return float(np.sum(jax.vmap(rates)(np.arange(course["num_steps"])), dtype=np.float64))
+    return float(np.sum(np.asarray(jax.vmap(rates)(np.arange(course["num_steps"]))), dtype=np.float64))
 
 
 def _course(
