@@ -215,7 +215,7 @@ CONFIGS = {
             num_single=3,
             # Divides a minibatch.
             dropout=Dropout(masks_per_batch=8, num_epochs=2),
-            variational=Variational(num_epochs=3, batch_size=64, learning_rate=3e-3, initial_std=0.02),
+            variational=Variational(num_epochs=6, batch_size=64, learning_rate=3e-3, initial_std=0.02),
             # Twenty collections, a fifth of an epoch apart.
             swag=Swag(rank=10, num_epochs=20, steps_per_epoch=187, learning_rate=0.01),
             # ε² N = 6e-3 is the rate of a step on the mean loss, 1 - αε = 0.9 its momentum.

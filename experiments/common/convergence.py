@@ -57,6 +57,9 @@ def words(is_converged: np.ndarray, settings: Convergence) -> list[str]:
     if settings.least_accuracy == 0:
         return []
     lost, num = int(np.sum(~np.asarray(is_converged, bool))), len(is_converged)
+    if not lost:
+        share = f"{100 * settings.least_accuracy:g} %"
+        return [f"All {num} trained networks converged: right on at least {share} of the training examples."]
     return [
         f"{lost} of {num} trained networks did not converge: they are right on less than "
         f"{100 * settings.least_accuracy:g} % of the training examples, and left out of all numbers here."

@@ -149,9 +149,9 @@ def _present(run: Run, config: ModelZoo, problem: Problem, zoo: io.Zoo, judged: 
 
 def _flags(is_converged: np.ndarray, config: ModelZoo) -> list[str]:
     """Where a reader of the zoo finds which networks to leave out."""
-    if config.least_accuracy == 0:
-        return []
     lost = len(is_converged) - int(is_converged.sum())
+    if not lost:
+        return []
     return [
         f"The zoo holds all {len(is_converged)} networks: the {lost} that did not converge have "
         f"`{CONVERGED}` false in its metrics."

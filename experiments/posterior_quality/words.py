@@ -79,7 +79,7 @@ def _converged(problem: Problem, is_converged: np.ndarray) -> Iterator[str]:
         return
     yield from convergence.words(is_converged, training)
     needed = 2 * config.num_samples + 1 if config.is_compared else config.num_modes
-    yield f"Of the {int(is_converged.sum())} that did, the first {needed} are used: no more are needed."
+    yield f"Of the {int(is_converged.sum())} that converged, the first {needed} are used: no more are needed."
 
 
 def _modes(problem: Problem) -> str:

@@ -2,9 +2,10 @@
 
 OptuNet is the few-hundred-parameter MNIST net of Laurent et al. (ICLR 2024): two convolutions without biases,
 the second in two groups, a global average and a head. With one hidden layer of 3 units in the head it has the
-355 parameters of the published OptuMNIST; without hidden layer, 392. So small a network spends a convolution's
-time on all but arithmetic: as products of windows and kernels it trains four times as fast on a CPU (a step of
-64 images on one core: 2.6 ms instead of 11), and networks side by side are no grouped convolutions.
+355 parameters of the published OptuMNIST; without hidden layer, 392. In so small a network a convolution
+spends its time on all but arithmetic: by products of windows and kernels it trains four times as fast on a
+CPU (a step of 64 images on one core: 2.8 ms instead of 11), and networks side by side are no grouped
+convolutions.
 """
 
 import math

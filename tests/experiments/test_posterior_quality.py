@@ -234,7 +234,7 @@ def test_spare_networks_take_the_place_of_those_that_did_not_converge(monkeypatc
     np.testing.assert_array_equal(found["anchor"]["out"]["kernel"], kernels[10])
     said = " ".join(words.introduction(problem, found["converged"]))
     assert "2 of 12 trained networks did not converge" in said
-    assert "Of the 10 that did, the first 9 are used" in said
+    assert "Of the 10 that converged, the first 9 are used" in said
     assert "learning rate 0.01, times 0.5 after epochs 1 and prior" in said
 
 

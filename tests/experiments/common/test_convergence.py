@@ -58,3 +58,5 @@ def test_the_count_is_said_where_any_could_be_dropped():
     assert convergence.words(flags, Convergence()) == []
     (said,) = convergence.words(flags, Convergence(least_accuracy=0.5))
     assert said.startswith("1 of 3 trained networks did not converge: they are right on less than 50 %")
+    (said,) = convergence.words(np.ones(3, bool), Convergence(least_accuracy=0.5))
+    assert said.startswith("All 3 trained networks converged: right on at least 50 %")
