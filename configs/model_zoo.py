@@ -72,6 +72,7 @@ CONFIGS = {
             members_per_block=1,
             optimizer="sgd",
             learning_rate=0.04,
+            # After six epochs two networks on trial were right on 58 and 74 % of 5,000 test images.
             num_epochs=12,
             milestones=(3, 6),
             # Published ones are right on 75 to 85 % of the images, an untrained one on 10 %.
