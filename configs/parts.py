@@ -35,6 +35,9 @@ class Data:
     """Test examples, drawn by seed; all by default."""
     image_side: int | None = bounded(None, 1, 10_000)
     """Images are averaged down to this many pixels a side; left as they are by default."""
+    is_normalised: bool = False
+    """Whether inputs are minus the mean of the training inputs and divided by their standard deviation, one
+    of each for every channel; those out of distribution by the same two."""
     npz: str | None = brought("file", "data.name", "data.directory")
     """Your own arrays instead: a file with `inputs`, integer `targets` from 0 to K - 1 and, if there are any,
     `test_inputs` and `test_targets`; without these a fifth (or num_test) is held out by seed."""
@@ -112,6 +115,25 @@ class HeavyBall(Descent):
     """Examples per step."""
     momentum: float = bounded(0.9, 0.0, 0.9999)
     """Of `momentum` and `nesterov`."""
+
+
+@dataclass(frozen=True)
+class Milestones:
+    """Steps of the learning rate."""
+
+    milestones: tuple[int, ...] = ()
+    """Rising epochs after which the rate is multiplied by `rate_factor`; none by default."""
+    rate_factor: float = bounded(0.5, 1e-6, 1.0)
+    """At every milestone."""
+
+
+@dataclass(frozen=True)
+class Convergence:
+    """What a trained network must reach to be one of the study."""
+
+    least_accuracy: float = bounded(0.0, 0.0, 1.0)
+    """Networks that are right on a smaller share of (up to 10,000) training examples did not converge and are
+    counted, not judged; 0 keeps all."""
 
 
 @dataclass(frozen=True)

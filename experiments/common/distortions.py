@@ -1,4 +1,4 @@
-"""Test images that are changed so that they lie out of distribution.
+"""Images out of distribution: those of another data set, made to fit, or test images that are changed.
 
 `permuted`: pixels are permuted, which keeps every intensity and leaves no stroke. `rotated`: a quarter turn,
 which keeps strokes, so that a 0 stays a 0 and no method can tell all of these. `negatives`: 1 - x.
@@ -7,6 +7,21 @@ which keeps strokes, so that a 0 stays a 0 and no method can tell all of these. 
 from collections.abc import Callable
 
 import numpy as np
+
+
+def fitted(images: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Pixels repeated by the largest whole factor, a border of zeros, and grey in every channel.
+
+    Images that are larger, or of other channels, stay as they are.
+    """
+    height, width, channels = shape
+    factor = min(height // images.shape[1], width // images.shape[2])
+    if factor < 1 or images.shape[3] not in (1, channels):
+        return images
+    images = images.repeat(factor, axis=1).repeat(factor, axis=2)
+    missing = (height - images.shape[1], width - images.shape[2])
+    border = [(each // 2, each - each // 2) for each in missing]
+    return np.pad(images, [(0, 0), *border, (0, 0)]).repeat(channels // images.shape[3], axis=3)
 
 
 def distort(name: str, images: np.ndarray, source: str) -> np.ndarray:

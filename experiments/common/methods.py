@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import numpy as np
 
 from configs.parts import Descent, Hamiltonian, Laplace, Microcanonical, NoUTurn, Trajectories, Variational
 from configs.posterior_quality import PosteriorQuality, Swag
@@ -124,25 +125,21 @@ def ensemble(
     momentum: float = 0.9,
     schedule: str = "constant",
     milestones: tuple[int, ...] = (),
+    factor: float = optimizers.STEP_DECAY,
     objective: str = "map",
     initial: Samples | None = None,
     members_per_block: int | None = None,
     snapshots: tuple[int, ...] = (),
     checkpoint: Any = None,
 ) -> Fit:
-    """Networks trained side by side; `milestones` are epochs."""
-    steps = steps_per_epoch(target, settings.batch_size)
+    """Networks trained side by side; `milestones` are epochs, at which `factor` multiplies the rate."""
+    course = _course(target, settings, schedule, milestones, factor)
     method = inference.ensemble(
         num_members=num_members,
         epochs=settings.num_epochs,
         batch_size=settings.batch_size,
         optimizer=optimizers.create(
-            optimizer,
-            settings.learning_rate,
-            momentum=momentum,
-            schedule=schedule,
-            num_steps=settings.num_epochs * steps,
-            milestones=tuple(epoch * steps for epoch in milestones),
+            optimizer, momentum=momentum, learning_rate=settings.learning_rate, **course
         ),
         objective=objective,
         initial=initial,
@@ -152,6 +149,43 @@ def ensemble(
         checkpoint=checkpoint,
     )
     return method(key, target)
+
+
+def stepped(settings: Any, *, otherwise: str = "constant") -> dict[str, Any]:
+    """Keywords of `ensemble` for a config with `Milestones`; `otherwise` is the schedule if it has none."""
+    epochs = settings.milestones
+    if not epochs:
+        return {"schedule": otherwise}
+    if list(epochs) != sorted(set(epochs)) or epochs[0] < 1 or epochs[-1] >= settings.num_epochs:
+        raise ValueError(
+            f"the milestones of a training of {settings.num_epochs} epochs must be rising epochs before its "
+            f"last, got {' '.join(map(str, epochs))}"
+        )
+    return {"schedule": "step", "milestones": epochs, "factor": settings.rate_factor}
+
+
+def sum_of_rates(target: Target, settings: Any) -> float:
+    """Σ_t η_t over all steps of a training by `stepped`, in float64: they are many."""
+    course = _course(target, settings, **stepped(settings))
+    rates = optimizers.rate_schedule(learning_rate=settings.learning_rate, **course)
+    return float(np.sum(np.asarray(jax.vmap(rates)(np.arange(course["num_steps"]))), dtype=np.float64))
+
+
+def _course(
+    target: Target,
+    settings: Descent,
+    schedule: str,
+    milestones: tuple[int, ...] = (),
+    factor: float = optimizers.STEP_DECAY,
+) -> dict[str, Any]:
+    """Keywords of `optimizers.rate_schedule`, which counts steps, from epochs."""
+    steps = steps_per_epoch(target, settings.batch_size)
+    return {
+        "schedule": schedule,
+        "num_steps": settings.num_epochs * steps,
+        "milestones": tuple(epoch * steps for epoch in milestones),
+        "factor": factor,
+    }
 
 
 def variational(settings: Variational, *, reparametrisation: str = "local", checkpoint: Any = None) -> Any:

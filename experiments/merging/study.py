@@ -62,6 +62,11 @@ def _check(config: Merging) -> None:
                 f"--{name} does not go with published networks, which are ResNet-20s trained on CIFAR-10; "
                 "choose the config digits"
             )
+    if config.published and config.data.is_normalised:
+        raise ValueError(
+            "--data.is-normalised does not go with published networks, whose images are scaled as in their "
+            "training; leave it out"
+        )
 
 
 def _trained(run: Run, config: Merging) -> tuple[Model, jax.Array, Batch, Samples, str]:

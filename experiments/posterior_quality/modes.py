@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from experiments.common import methods, published
 from experiments.common.problem import Problem
@@ -25,9 +26,11 @@ Members = dict[str, jax.Array]
 TRAINING = "training"
 
 
-def judge(problem: Problem, run: Run) -> dict[str, Any]:
-    """Scores of all methods, of the modes themselves, and of their ensemble."""
-    modes = find_modes(problem, run)
+def judge(problem: Problem, run: Run) -> tuple[dict[str, Any], Any]:
+    """Scores of all methods, of the modes themselves, and of their ensemble; and which of the networks that
+    were trained converged."""
+    found = find_modes(problem, run)
+    modes = found["networks"]
     held = problem.frozen() if problem.has_batch_statistics else problem
     known = run.stage("features", partial(all_features, held, modes))
     own = {name: each for name, each in known.items() if name != TRAINING}
@@ -35,15 +38,17 @@ def judge(problem: Problem, run: Run) -> dict[str, Any]:
     for name in problem.config.methods:
         around = _around_heads if name in problem.config.last_layer else _around_networks
         members[name] = run.stage(name, partial(around, held, name, modes, known))
-    return run.stage("scores", partial(score_predictions, problem, all_sets(members)))
+    scores = run.stage("scores", partial(score_predictions, problem, all_sets(members)))
+    return scores, found["converged"]
 
 
-def find_modes(problem: Problem, run: Run) -> Samples:
-    """Networks that others published, or that are trained here."""
+def find_modes(problem: Problem, run: Run) -> dict[str, Samples]:
+    """Networks that others published, or that are trained here, and which of all of these converged."""
     config = problem.config
     if not config.published:
         return run.stage("trained", partial(sets.train_networks, problem, run, config.num_modes))
-    return published.read_all(problem.model, config.data.directory, config.published)
+    networks = published.read_all(problem.model, config.data.directory, config.published)
+    return {"networks": networks, "converged": np.ones(len(config.published), bool)}
 
 
 def all_features(problem: Problem, modes: Samples) -> dict[str, jax.Array]:

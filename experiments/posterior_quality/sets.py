@@ -5,15 +5,21 @@ multi-mode version from `num_modes` of them, with `num_samples` networks drawn f
 """
 
 import jax
+import numpy as np
 
 from configs.posterior_quality import PosteriorQuality
-from experiments.common import methods, published
+from experiments.common import convergence, methods, published
 from experiments.common.problem import Problem, load
 from experiments.harness.rundir import Run
 from symbnn import keys, tree
 from symbnn.inference import Fit
 from symbnn.posteriors import Empirical
 from symbnn.types import Key, Samples
+
+REMEDY = (
+    "train more (--training.num-spare) or longer (--training.num-epochs), or ask for less "
+    "(--training.least-accuracy)"
+)
 
 
 def load_problem(config: PosteriorQuality) -> Problem:
@@ -63,29 +69,35 @@ def _check_modes(config: PosteriorQuality) -> None:
 
 
 def train(problem: Problem, run: Run) -> dict[str, Samples]:
-    """Reference, deep ensemble and one more network, which the others are aligned to: all independent."""
+    """Reference, deep ensemble and one more network, which the others are aligned to: all independent; and
+    which of those that were trained converged."""
     num = problem.config.num_samples
-    networks = train_networks(problem, run, 2 * num + 1)
+    trained = train_networks(problem, run, 2 * num + 1)
+    networks = trained["networks"]
     return {
         "reference": tree.take(networks, slice(0, num)),
         "ensemble": tree.take(networks, slice(num, 2 * num)),
         "anchor": tree.take(networks, 2 * num),
+        "converged": trained["converged"],
     }
 
 
-def train_networks(problem: Problem, run: Run, num: int) -> Samples:
-    """`num` networks from independent starts."""
+def train_networks(problem: Problem, run: Run, num: int) -> dict[str, Samples]:
+    """The first `num` networks, from independent starts, that converged; and which of all did."""
     settings = problem.config.training
-    return methods.ensemble(
+    found = methods.ensemble(
         keys.named(problem.key, "networks"),
         problem.target,
         settings,
-        num_members=num,
+        num_members=num + settings.num_spare,
         optimizer=settings.optimizer,
-        schedule="cosine",
         members_per_block=settings.members_per_block,
         checkpoint=run.training("trained"),
+        **methods.stepped(settings, otherwise="cosine"),
     ).posterior.samples
+    is_converged = convergence.converged(problem, found, settings)
+    convergence.require(is_converged, num, settings, REMEDY)
+    return {"networks": tree.take(found, np.flatnonzero(is_converged)[:num]), "converged": is_converged}
 
 
 def fit(problem: Problem, name: str, modes: Samples) -> dict[str, Samples]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 from matplotlib.figure import Figure
 
 from configs.posterior_quality import PosteriorQuality
@@ -34,7 +35,8 @@ def run(config: PosteriorQuality, rundir: Path | str) -> Table:
     with open_run("posterior_quality", config, rundir) as opened:
         problem = sets.load_problem(config)
         if not config.is_compared:
-            return _present(opened, problem, modes.judge(problem, opened), {}, [])
+            found, is_converged = modes.judge(problem, opened)
+            return _present(opened, problem, is_converged, found, {}, [])
         trained = opened.stage("trained", lambda: sets.train(problem, opened))
         drawn = _draw_sets(opened, problem, trained["ensemble"])
         references = {NETWORKS: trained["reference"]}
@@ -49,7 +51,7 @@ def run(config: PosteriorQuality, rundir: Path | str) -> Table:
         )
         judged = {**drawn, NETWORKS: _one_repetition(trained["reference"])}
         found = opened.stage("scores", partial(scores.score, problem, judged))
-        return _present(opened, problem, found, discrepancies, sampler)
+        return _present(opened, problem, trained["converged"], found, discrepancies, sampler)
 
 
 def _draw_sets(run: Run, problem: Problem, ensemble: Samples) -> dict[str, Samples]:
@@ -66,7 +68,9 @@ def _one_repetition(samples: Samples) -> Samples:
     return jax.tree.map(lambda leaf: leaf[None], samples)
 
 
-def _present(run: Run, problem: Problem, found: Any, discrepancies: Any, sampler: list[Table]) -> Table:
+def _present(
+    run: Run, problem: Problem, is_converged: Any, found: Any, discrepancies: Any, sampler: list[Table]
+) -> Table:
     config = problem.config
     results = Results(
         found,
@@ -78,7 +82,7 @@ def _present(run: Run, problem: Problem, found: Any, discrepancies: Any, sampler
     )
     return present(
         run,
-        introduction=words.introduction(problem),
+        introduction=words.introduction(problem, np.asarray(is_converged)),
         tables=[*tables.all_tables(results), *sampler],
         figures=list(_figures(results)),
         findings=findings.findings(results),

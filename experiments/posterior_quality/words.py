@@ -2,7 +2,11 @@
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from configs.posterior_quality import METHODS
+from experiments.common import convergence
+from experiments.common.optimizers import rate_words
 from experiments.common.problem import Problem
 from experiments.posterior_quality import scores
 from experiments.posterior_quality.results import NAMES
@@ -27,17 +31,18 @@ GAUGES = {
 }
 
 
-def introduction(problem: Problem) -> list[str]:
-    """All sentences."""
+def introduction(problem: Problem, is_converged: np.ndarray) -> list[str]:
+    """All sentences; `is_converged` of every network that was trained."""
     config = problem.config
     judged = "held-out training" if config.num_validation else "test"
     start = (
         f"{problem.network} with {tree.num_weights(scores.weights(problem, problem.shapes))} weights on "
-        f"{problem.target.num_data} examples of {problem.data.name}, judged on {len(problem.labels)} "
+        f"{problem.examples}, judged on {len(problem.labels)} "
         f"{judged} examples; out of distribution: {', '.join(config.outside)}. Every set has "
         f"{config.num_samples} networks"
     )
     sentences = [f"{start}. {_compared(problem)}" if config.is_compared else f"{start}, {_modes(problem)}"]
+    sentences += _converged(problem, is_converged)
     if problem.has_batch_statistics:
         sentences += _statistics(problem)
     if left_out := [NAMES[name] for name in METHODS if name not in config.methods]:
@@ -60,10 +65,21 @@ def _compared(problem: Problem) -> str:
 
 def _trained(problem: Problem) -> str:
     training = problem.config.training
+    falling = "" if training.milestones else " falling to zero"
     return (
-        f"{training.num_epochs} epochs of {training.optimizer} with learning rate {training.learning_rate:g} "
-        f"falling to zero and prior N(0, {problem.config.network.prior_scale:g}²)"
+        f"{training.num_epochs} epochs of {training.optimizer} with {rate_words(training)}{falling} "
+        f"and prior N(0, {problem.config.network.prior_scale:g}²)"
     )
+
+
+def _converged(problem: Problem, is_converged: np.ndarray) -> Iterator[str]:
+    """How many networks were left out, and how many of the others were not needed."""
+    config, training = problem.config, problem.config.training
+    if config.published or not training.least_accuracy:
+        return
+    yield from convergence.words(is_converged, training)
+    needed = 2 * config.num_samples + 1 if config.is_compared else config.num_modes
+    yield f"Of the {int(is_converged.sum())} that converged, the first {needed} are used: no more are needed."
 
 
 def _modes(problem: Problem) -> str:

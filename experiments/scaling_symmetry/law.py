@@ -48,9 +48,9 @@ def share_left(before: jax.Array, after: jax.Array) -> jax.Array:
     return jnp.sum(before * after, axis=-1) / jnp.sum(before**2, axis=-1)
 
 
-def left_by_law(weight_decay: Any, learning_rate: Any, num_steps: int, momentum: float = 0.0) -> Any:
-    """exp(−2 μ T η / (1 − momentum)) for T steps at a constant learning rate."""
-    return jnp.exp(-2.0 * weight_decay * num_steps * learning_rate / (1.0 - momentum))
+def left_by_law(weight_decay: Any, sum_of_rates: Any, momentum: float = 0.0) -> Any:
+    """exp(−2 μ Σ_t η_t / (1 − momentum)); the sum is over the learning rates of all steps."""
+    return jnp.exp(-2.0 * weight_decay * sum_of_rates / (1.0 - momentum))
 
 
 def sweep(

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from configs.scaling_symmetry import ScalingSymmetry
-from experiments.common import methods
+from experiments.common import convergence, methods, optimizers
 from experiments.common.problem import Problem, load
 from experiments.harness.present import present
 from experiments.harness.rundir import Run, open_run
@@ -31,21 +31,34 @@ PAPER = (
     "with an excess of 1 to 57 %, most often about 30 %."
 )
 
+REMEDY = (
+    "train longer (--networks.num-epochs), with another rate (--networks.learning-rate), or ask for less "
+    "(--networks.least-accuracy)"
+)
+# A spread needs two.
+LEAST_NETWORKS = 2
+# Enough to see that outputs stay as they are along an orbit.
+MOST_INPUTS = 1_000
+
 
 def run(config: ScalingSymmetry, rundir: Path | str) -> Table:
     """All stages of the study; returns the table of masses."""
     with open_run("scaling_symmetry", config, rundir) as opened:
         problem = load(config, config.network, hidden=config.hidden)
         problem.require_least_mass()
-        networks = opened.stage("networks", lambda: _train(config, problem))
-        masses = opened.stage("masses", lambda: _masses(problem, networks))
+        networks = opened.stage("networks", lambda: _train(opened, config, problem))
+        is_converged = np.asarray(networks["converged"])
+        convergence.require(is_converged, LEAST_NETWORKS, config.networks, REMEDY)
+        kept = tree.take({name: networks[name] for name in ("starts", "ends")}, np.flatnonzero(is_converged))
+        masses = opened.stage("masses", lambda: _masses(problem, kept))
         decays = opened.stage("law", lambda: _law(config, problem))
-        orbits = opened.stage("orbits", lambda: _orbits(problem, networks["ends"]))
-        return _present(opened, config, problem, masses, decays, orbits)
+        orbits = opened.stage("orbits", lambda: _orbits(problem, kept["ends"]))
+        return _present(opened, config, problem, is_converged, masses, decays, orbits)
 
 
-def _train(config: ScalingSymmetry, problem: Problem) -> dict[str, Samples]:
-    """All networks before and after training; the prior is the weight decay, σ² = 1 / (μ N)."""
+def _train(run: Run, config: ScalingSymmetry, problem: Problem) -> dict[str, Samples]:
+    """All networks before and after training, and whether they converged; the prior is the weight decay,
+    σ² = 1 / (μ N). A stopped run goes on from its last epochs."""
     settings, train = config.networks, problem.data.train
     scale = 1.0 / np.sqrt(settings.weight_decay * len(train.targets))
     starts = jax.jit(jax.vmap(problem.model.init))(
@@ -59,8 +72,12 @@ def _train(config: ScalingSymmetry, problem: Problem) -> dict[str, Samples]:
         optimizer=settings.optimizer,
         momentum=settings.momentum,
         initial=starts,
+        members_per_block=settings.members_per_block,
+        checkpoint=run.training("networks"),
+        **methods.stepped(settings),
     )
-    return {"starts": starts, "ends": fit.posterior.samples}
+    ends = fit.posterior.samples
+    return {"starts": starts, "ends": ends, "converged": convergence.converged(problem, ends, settings)}
 
 
 def _masses(problem: Problem, networks: dict[str, Samples]) -> dict[str, jax.Array]:
@@ -76,12 +93,7 @@ def _masses(problem: Problem, networks: dict[str, Samples]) -> dict[str, jax.Arr
             "dead": jnp.sum(jnp.stack(list(found.dead_units.values()))),
         }
 
-    accuracy = jax.jit(
-        lambda samples: jax.lax.map(
-            lambda params: jnp.mean(problem.model.apply(params, problem.inputs).argmax(-1) == problem.labels),
-            samples,
-        )
-    )(networks["ends"])
+    accuracy = convergence.accuracies(problem.model.apply, networks["ends"], problem.inputs, problem.labels)
     before, after = (law.imbalance(spec, networks[name]) for name in ("starts", "ends"))
     return {
         **jax.jit(jax.vmap(least))(networks["ends"]),
@@ -108,7 +120,7 @@ def _law(config: ScalingSymmetry, problem: Problem) -> dict[str, jax.Array]:
 
 def _orbits(problem: Problem, ends: Samples) -> dict[str, Any]:
     """Mass along an orbit that scales all units alike, in a net with and one without a minimum."""
-    inputs = problem.inputs
+    inputs = problem.inputs[:MOST_INPUTS]
     apply, params, spec = law.normalised_network(
         keys.named(problem.key, "normalised"), inputs, hidden=16, num_outputs=10
     )
@@ -122,7 +134,13 @@ def _orbits(problem: Problem, ends: Samples) -> dict[str, Any]:
 
 
 def _present(
-    run: Run, config: ScalingSymmetry, problem: Problem, masses: Any, decays: Any, orbits: Any
+    run: Run,
+    config: ScalingSymmetry,
+    problem: Problem,
+    is_converged: np.ndarray,
+    masses: Any,
+    decays: Any,
+    orbits: Any,
 ) -> Table:
     masses = {name: np.asarray(value, float) for name, value in masses.items()}
     left = {name: (_predicted(config), np.asarray(values, float)) for name, values in decays.items()}
@@ -134,6 +152,7 @@ def _present(
         {name: np.asarray(orbits[name]["mass"]) for name in (PLAIN, NORMALISED)},
     )
     settings = config.networks
+    kind = "networks that converged" if settings.least_accuracy else "networks"
     caption = (
         "Least mass and mass, excess, decay of the imbalance by the law and as measured, mass on an orbit"
     )
@@ -142,15 +161,20 @@ def _present(
         introduction=[
             f"{settings.num_networks} networks ({problem.network}, {problem.hidden}"
             f"{tree.num_weights(problem.shapes)} weights) on "
-            f"{problem.target.num_data} examples of {problem.data.name}: {settings.num_epochs} epochs "
-            f"of {settings.optimizer} with learning rate {settings.learning_rate:g}, minibatches of "
+            f"{problem.examples}: {settings.num_epochs} epochs "
+            f"of {settings.optimizer} with {optimizers.rate_words(settings)}, minibatches of "
             f"{settings.batch_size} and weight decay {settings.weight_decay:g}. Mass: the squared norm of "
             "all weights and biases. Imbalance of a unit: squared incoming minus squared outgoing weights; "
             "the share left is the slope of the imbalances after training on those before.",
+            *convergence.words(is_converged, settings),
         ],
         tables=[_mass_table(config, problem, masses), _law_table(left), _orbit_table(orbits)],
         figures=[("scaling", drawn, caption)],
-        findings=[*_findings(masses, _expected(config, problem), left, orbits), PAPER],
+        findings=[
+            *_findings(kind, masses, _expected(config, problem), left, orbits),
+            *convergence.words(is_converged, settings),
+            PAPER,
+        ],
     )
 
 
@@ -158,15 +182,15 @@ def _predicted(config: ScalingSymmetry) -> np.ndarray:
     """Share left by the law, (learning rate, weight decay, 1); the rates are already η/(1 − momentum)."""
     settings = config.law
     rates, decays = np.array(settings.learning_rates)[:, None], np.array(settings.weight_decays)
-    return np.asarray(law.left_by_law(decays, rates, settings.num_steps))[..., None]
+    return np.asarray(law.left_by_law(decays, settings.num_steps * rates))[..., None]
 
 
 def _expected(config: ScalingSymmetry, problem: Problem) -> float:
     """Share of the imbalance that the law leaves in the trained networks."""
     settings = config.networks
-    steps = settings.num_epochs * (problem.target.num_data // settings.batch_size)
     momentum = settings.momentum if settings.optimizer in ("momentum", "nesterov") else 0.0
-    return float(law.left_by_law(settings.weight_decay, settings.learning_rate, steps, momentum))
+    total = methods.sum_of_rates(problem.target, settings)
+    return float(law.left_by_law(settings.weight_decay, total, momentum))
 
 
 def _mass_table(config: ScalingSymmetry, problem: Problem, masses: dict[str, np.ndarray]) -> Table:
@@ -214,11 +238,11 @@ def _orbit_table(orbits: Any) -> Table:
     return Table("Mass when all hidden units are scaled alike, from 1/16 to 16", (PLAIN, NORMALISED), rows)
 
 
-def _findings(masses: Any, expected: float, left: Any, orbits: Any) -> list[str]:
+def _findings(kind: str, masses: Any, expected: float, left: Any, orbits: Any) -> list[str]:
     above = int(np.sum(masses["mass"] > masses["minimum"]))
     excess = 100 * (masses["mass"] / masses["minimum"] - 1)
     return [
-        f"{above} of {len(excess)} networks lie strictly above their minimum, by {excess.min():.1f} to "
+        f"{above} of {len(excess)} {kind} lie strictly above their minimum, by {excess.min():.1f} to "
         f"{excess.max():.1f} % of it (median {np.median(excess):.1f} %); their test accuracy is "
         f"{100 * np.mean(masses['accuracy']):.1f} % on average.",
         f"In these networks themselves {np.mean(masses['left']):.3f} of the imbalance is left on average; "

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 
+from experiments.common import convergence
 from experiments.common.problem import load
 from experiments.harness import rundir
 from experiments.model_zoo import study
@@ -64,3 +65,42 @@ def test_the_commits_that_trained_shards_are_those_of_the_zoo(tmp_path):
     assert json.loads((tmp_path / "run.json").read_text())["stages"]["reading"]["commit"] == (
         f"{'a' * 40}, then {'b' * 40}"
     )
+
+
+@pytest.fixture
+def half_converged(monkeypatch):
+    """Every second network converges; the share that a network must be right on is set."""
+    monkeypatch.setattr(
+        convergence, "converged", lambda problem, samples, _: np.arange(len(samples["out"]["bias"])) % 2 == 0
+    )
+    return dataclasses.replace(debug_config("model_zoo"), least_accuracy=0.5)
+
+
+def test_networks_that_did_not_converge_are_stored_with_a_flag_and_in_no_number(half_converged, tmp_path):
+    table = study.run(half_converged, tmp_path)
+    zoo = io.Zoo(tmp_path / "zoo")
+    metrics = zoo.metrics()
+    assert zoo.num_networks == 24
+    assert metrics[study.CONVERGED].tolist() == [True, False] * 12
+    assert zoo.shards()[0].metrics[study.CONVERGED] == 0.5
+    accuracy = 100 * metrics["accuracy"][::2]
+    found = {row.name: [cell.value for cell in row.cells] for row in table.rows}["test accuracy, %"]
+    np.testing.assert_allclose(found, [f(accuracy) for f in (np.mean, np.median, np.min, np.max)], rtol=1e-5)
+    text = (tmp_path / "table.md").read_text()
+    assert "12 of 24 trained networks did not converge" in text
+    assert "the 12 that did not converge have `converged` false in its metrics" in text
+
+
+def test_a_zoo_without_flags_counts_all_and_one_without_a_network_that_converged_is_refused(zoo_run):
+    _, config, problem, zoo = zoo_run
+    earlier = {name: value for name, value in zoo.metrics().items() if name != study.CONVERGED}
+
+    class Earlier(io.Zoo):
+        def metrics(self):
+            return earlier
+
+    judged = study._judge(config, problem, Earlier(zoo.directory))
+    assert judged[study.CONVERGED].all()
+    earlier[study.CONVERGED] = np.zeros(24, bool)
+    with pytest.raises(ValueError, match=r"only 0 of 24 networks converged.*--num-epochs"):
+        study._judge(config, problem, Earlier(zoo.directory))

@@ -125,7 +125,7 @@ def test_findings_without_a_reference_speak_of_predictions_and_follow_the_number
 
 def test_the_page_says_what_ran_and_with_how_little(problem):
     config = dataclasses.replace(DEBUG, methods=("swag", "laplace"), last_layer=("laplace",))
-    said = words.introduction(dataclasses.replace(problem, config=config))
+    said = words.introduction(dataclasses.replace(problem, config=config), np.ones(2, bool))
     assert any("SWAG 2 collections, 1 minibatches apart" in each for each in said)
     assert any("The last layer only, on all 100 training images: Laplace." in each for each in said)
     assert any("Not run: dropout, VI, SGHMC, HMC." in each for each in said)

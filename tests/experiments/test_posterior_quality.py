@@ -20,9 +20,10 @@ from configs.posterior_quality import (
     Training,
     Variational,
 )
+from experiments.common import convergence
 from experiments.harness import rundir
-from experiments.posterior_quality import findings, results, scores, sets, study
-from symbnn import data, evaluate, symmetry
+from experiments.posterior_quality import findings, results, scores, sets, study, words
+from symbnn import data, evaluate, symmetry, tree
 
 DEBUG = CONFIGS["debug"][1]
 TINY = dataclasses.replace(
@@ -202,3 +203,41 @@ def test_configs_for_accelerators_build(monkeypatch, name, side):
     assert problem.has_batch_statistics
     assert problem.outside("svhn").shape == (4, side, side, 3)
     assert jax.eval_shape(problem.model.apply, problem.shapes, problem.inputs).shape == (4, num_classes)
+
+
+SPARE = dataclasses.replace(
+    DEBUG, training=Training(num_epochs=2, milestones=(1,), least_accuracy=0.5, num_spare=3)
+)
+
+
+def trained(monkeypatch, tmp_path, lost):
+    """The networks of `SPARE` if those with the numbers `lost` do not converge, and all that were trained."""
+    everything = []
+
+    def told(problem, samples, settings):
+        everything.append(samples)
+        return ~np.isin(np.arange(tree.num_samples(samples)), lost)
+
+    monkeypatch.setattr(convergence, "converged", told)
+    problem = sets.load_problem(SPARE)
+    with rundir.open_run("posterior_quality", SPARE, tmp_path) as opened:
+        return sets.train(problem, opened), everything[0], problem
+
+
+def test_spare_networks_take_the_place_of_those_that_did_not_converge(monkeypatch, tmp_path):
+    found, everything, problem = trained(monkeypatch, tmp_path, [0, 5])
+    kernels = everything["out"]["kernel"]
+    # Nine are needed, four of each set and one more; twelve were trained.
+    assert len(kernels) == 12
+    np.testing.assert_array_equal(found["reference"]["out"]["kernel"], kernels[1:5])
+    np.testing.assert_array_equal(found["ensemble"]["out"]["kernel"], kernels[6:10])
+    np.testing.assert_array_equal(found["anchor"]["out"]["kernel"], kernels[10])
+    said = " ".join(words.introduction(problem, found["converged"]))
+    assert "2 of 12 trained networks did not converge" in said
+    assert "Of the 10 that converged, the first 9 are used" in said
+    assert "learning rate 0.01, times 0.5 after epochs 1 and prior" in said
+
+
+def test_too_few_networks_that_converged_are_an_error_with_its_remedy(monkeypatch, tmp_path):
+    with pytest.raises(ValueError, match=r"only 8 of 12 networks.*9 are needed; .*--training\.num-spare"):
+        trained(monkeypatch, tmp_path, [0, 1, 2, 3])

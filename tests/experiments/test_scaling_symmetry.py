@@ -1,13 +1,17 @@
 """The law of the imbalance: its formula, and the programs that measure it."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from configs.scaling_symmetry import Law
+from configs.scaling_symmetry import Law, Networks
+from experiments.common import convergence, methods
 from experiments.scaling_symmetry import law, study
-from symbnn import density, models, symmetry
+from symbnn import density, models, symmetry, tree
+from tests.experiments.cases import debug_config
 
 KEY = jax.random.key(0)
 
@@ -27,7 +31,7 @@ def swept(problem, batch_size=16):
 
 
 def test_full_batches_follow_the_law(problem):
-    expected = law.left_by_law(np.array(LAW.weight_decays), 0.05, LAW.num_steps)
+    expected = law.left_by_law(np.array(LAW.weight_decays), 0.05 * LAW.num_steps)
     np.testing.assert_allclose(swept(problem), np.broadcast_to(expected[:, None], (1, 2, 2)), rtol=0.1)
 
 
@@ -64,7 +68,7 @@ def test_the_imbalance_decays_by_the_law_on_full_batches(optimizer):
     left = law.sweep(KEY, model, batch, settings, optimizer=optimizer, batch_size=20)
     rates = jnp.array(settings.learning_rates)[:, None, None]
     decays = jnp.array(settings.weight_decays)[:, None]
-    exponent = jnp.log(left) / jnp.log(law.left_by_law(decays, rates, settings.num_steps))
+    exponent = jnp.log(left) / jnp.log(law.left_by_law(decays, settings.num_steps * rates))
     np.testing.assert_allclose(exponent, 1.0, atol=0.1)
 
 
@@ -98,3 +102,52 @@ def test_a_mass_with_a_minimum_is_not_said_to_have_none():
     scales = np.array([0.5, 1.0, 2.0])
     assert "no least mass" in study.orbit_finding(scales, np.array([1.0, 2.0, 3.0]))
     assert "no least mass" not in study.orbit_finding(scales, np.array([2.0, 1.0, 3.0]))
+
+
+def test_the_imbalance_decays_by_the_law_of_a_rate_that_falls_in_steps():
+    settings = Networks(
+        num_networks=3,
+        num_epochs=400,
+        batch_size=20,
+        learning_rate=0.01,
+        weight_decay=0.1,
+        milestones=(100, 200),
+    )
+    model = models.mlp((5,), 3, hidden=(4,))
+    batch = density.Batch(jax.random.normal(KEY, (20, 5)), jnp.arange(20) % 3)
+    prior = density.gaussian_prior(float(1 / np.sqrt(settings.weight_decay * 20)))
+    target = density.target(model, batch, prior=prior)
+    starts = jax.vmap(model.init)(jax.random.split(KEY, 3))
+    ends = methods.ensemble(
+        KEY, target, settings, num_members=3, optimizer="sgd", initial=starts, **methods.stepped(settings)
+    ).posterior.samples
+    left = law.share_left(law.imbalance(model.spec, starts), law.imbalance(model.spec, ends))
+    total = methods.sum_of_rates(target, settings)
+    np.testing.assert_allclose(total, 0.01 * (100 + 50 + 50), rtol=1e-5)
+    np.testing.assert_allclose(jnp.log(left) / jnp.log(law.left_by_law(0.1, total)), 1.0, atol=0.1)
+
+
+def chosen(monkeypatch, flags):
+    """Networks converge as told."""
+    monkeypatch.setattr(convergence, "converged", lambda *_: np.array(flags))
+    config = debug_config("scaling_symmetry")
+    networks = dataclasses.replace(config.networks, num_networks=len(flags), least_accuracy=0.5)
+    short = dataclasses.replace(config.law, num_steps=2)
+    return dataclasses.replace(config, networks=networks, law=short)
+
+
+@pytest.mark.slow
+def test_networks_that_did_not_converge_are_in_no_number_and_counted(monkeypatch, tmp_path):
+    seen = []
+    masses = study._masses
+    monkeypatch.setattr(study, "_masses", lambda problem, kept: seen.append(kept) or masses(problem, kept))
+    study.run(chosen(monkeypatch, [True, False, True, True]), tmp_path)
+    assert [tree.num_samples(each[name]) for each in seen for name in ("starts", "ends")] == [3, 3]
+    text = (tmp_path / "table.md").read_text()
+    assert text.count("1 of 4 trained networks did not converge") == 2
+    assert "of 3 networks that converged lie strictly above" in text
+
+
+def test_a_single_network_that_converged_is_refused_with_the_remedy(monkeypatch, tmp_path):
+    with pytest.raises(ValueError, match=r"only 1 of 2 networks converged.*--networks\.least-accuracy"):
+        study.run(chosen(monkeypatch, [True, False]), tmp_path)

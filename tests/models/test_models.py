@@ -260,3 +260,27 @@ def test_constructors_share_one_signature():
         first, second, *settings = inspect.signature(constructor).parameters.values()
         assert (first.name, second.name) == ("input_shape", "num_outputs")
         assert all(setting.kind is setting.KEYWORD_ONLY for setting in settings)
+
+
+@pytest.mark.parametrize("shape", [MNIST[0], (18, 21, 2)])
+def test_optunet_is_the_same_function_with_the_same_symmetries_by_products(shape):
+    """With and without rows that pooling leaves out."""
+    convolved, multiplied = (
+        models.optunet(shape, 3, computed_by=way) for way in ("convolutions", "products")
+    )
+    key = jax.random.key(0)
+    params, images = convolved.init(key), jax.random.normal(key, (2, *shape))
+    jax.tree.map(np.testing.assert_array_equal, params, multiplied.init(key))
+    values, gradients = zip(
+        *(
+            jax.value_and_grad(lambda params, apply=model.apply: jnp.sum(apply(params, images) ** 2))(params)
+            for model in (convolved, multiplied)
+        ),
+        strict=True,
+    )
+    np.testing.assert_allclose(*values, rtol=1e-5)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), *gradients)
+    assert convolved.spec.groups == multiplied.spec.groups
+    assert convolved.spec.leaves == multiplied.spec.leaves
+    with pytest.raises(ValueError, match="unknown computed_by 'product'"):
+        models.optunet(shape, 3, computed_by="product")

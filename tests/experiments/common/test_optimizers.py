@@ -5,6 +5,7 @@ import numpy as np
 import optax
 import pytest
 
+from configs.scaling_symmetry import Networks
 from experiments.common import optimizers
 
 SETTINGS = {"name": "momentum", "learning_rate": 0.1, "momentum": 0.5}
@@ -30,6 +31,10 @@ def test_equal_settings_are_one_object_so_that_nothing_compiles_again():
             {"schedule": "step", "milestones": (3, 6)},
             optax.sgd(optax.piecewise_constant_schedule(0.1, {3: 0.1, 6: 0.1}), momentum=0.5),
         ),
+        (
+            {"schedule": "step", "milestones": (2,), "factor": 0.5},
+            optax.sgd(optax.piecewise_constant_schedule(0.1, {2: 0.5}), momentum=0.5),
+        ),
     ],
 )
 def test_words_mean_what_they_say(changes, expected):
@@ -41,3 +46,9 @@ def test_words_mean_what_they_say(changes, expected):
             move, states[index] = each.update(jnp.array([1.0, -step]), states[index], weights)
             moves.append(move)
         np.testing.assert_array_equal(*moves)
+
+
+def test_a_sentence_names_the_epochs_at_which_the_rate_falls():
+    assert optimizers.rate_words(Networks(learning_rate=0.04)) == "learning rate 0.04"
+    stepped = Networks(learning_rate=0.04, milestones=(15, 30))
+    assert optimizers.rate_words(stepped) == "learning rate 0.04, times 0.5 after epochs 15 and 30"

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from configs.parts import Data
-from experiments.common.problem import fitted, load, perceptron
+from experiments.common.distortions import fitted
+from experiments.common.problem import load, perceptron
 from symbnn import data
 from tests.experiments.cases import debug_config
 
@@ -108,3 +109,33 @@ def test_colours_are_scaled_and_images_of_another_set_as_the_network_sees_its_ow
     expected = (0.5 - np.array([0.485, 0.456, 0.406])) / np.array([0.229, 0.224, 0.225])
     for images in (given.target.data.inputs, given.inputs, given.outside("svhn")):
         np.testing.assert_allclose(images[0, 0, 0], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("network", ["mlp", "resnet20_frn"])
+def test_normalised_inputs_are_scaled_by_the_training_images_alone_and_others_by_the_same(network):
+    settings = {"hidden": (4,), "width": 0.1, "num_held_out": 30}
+    plain = load(DEBUG, network, **settings)
+    normalised = dataclasses.replace(DEBUG, data=dataclasses.replace(DEBUG.data, is_normalised=True))
+    found = load(normalised, network, **settings)
+    train = np.asarray(plain.target.data.inputs, np.float64)
+    mean, std = train.mean(), train.std()
+    for scaled, raw in (
+        (found.target.data.inputs, train),
+        (found.inputs, plain.inputs),
+        (found.outside("digits"), plain.outside("digits")),
+        (found.outside("rotated"), plain.outside("rotated")),
+    ):
+        np.testing.assert_allclose(scaled, (raw - mean) / std, atol=1e-5)
+    np.testing.assert_allclose(np.mean(found.target.data.inputs), 0.0, atol=1e-5)
+    np.testing.assert_allclose(np.std(found.target.data.inputs), 1.0, atol=1e-5)
+    assert (plain.examples, found.examples) == (
+        "170 examples of digits",
+        "170 examples of digits, normalised",
+    )
+
+
+def test_images_that_are_scaled_as_published_are_not_normalised_as_well():
+    normalised = dataclasses.replace(DEBUG, data=dataclasses.replace(DEBUG.data, is_normalised=True))
+    scale = data.Statistics(np.zeros(1, np.float32), np.ones(1, np.float32))
+    with pytest.raises(ValueError, match=r"--data\.is-normalised measures .* leave it out"):
+        load(normalised, hidden=(4,), scale=scale)
