@@ -1,5 +1,6 @@
-"""Questions to the program of a function (its jaxpr): what it calls, and whether it convolves."""
+"""Questions to the program of a function (its jaxpr): what it calls, whether it convolves, how long it is."""
 
+import math
 from typing import Any
 
 import jax
@@ -17,3 +18,17 @@ def has_convolution(program: Any) -> bool:
         equation.primitive.name == "conv_general_dilated" or any(map(has_convolution, programs_in(equation)))
         for equation in program.eqns
     )
+
+
+def operations(program: Any) -> float:
+    """Multiplications and additions of the matrix products of a jaxpr and of what it calls."""
+    return float(sum(_operations(equation) for equation in program.eqns))
+
+
+def _operations(equation: Any) -> float:
+    if equation.primitive.name == "dot_general":
+        (contracted, _), _ = equation.params["dimension_numbers"]
+        sizes = equation.invars[0].aval.shape
+        return 2.0 * equation.outvars[0].aval.size * math.prod(sizes[axis] for axis in contracted)
+    # A loop of unknown length counts once.
+    return equation.params.get("length", 1) * sum(map(operations, programs_in(equation)))

@@ -31,7 +31,7 @@ from symbnn.data import Streamed
 from symbnn.density import Batch, Target
 from symbnn.inference import placement
 from symbnn.inference.training.recipe import Recipe
-from symbnn.programs import has_convolution
+from symbnn.programs import has_convolution, operations
 from symbnn.types import Key, Params
 
 Loss = Callable[[Params, Params, Batch, Key], tuple[Array, Params]]
@@ -100,12 +100,17 @@ def scan_epochs(
 
 def _plan(training: Training, state: TrainingState) -> placement.Layout | None:
     """How members lie on several devices; None for one, which compiles faster."""
-    recipe, num_data = training.recipe, len(training.data.targets)
-    examples = recipe.epochs * recipe.num_steps(num_data) * recipe.batch_size
-    # A multiplication and an addition for every weight of every member, forwards and twice backwards.
-    work = 6.0 * examples * tree.num_weights(state.weights)
-    plan = placement.layout(tree.num_samples(state.weights), placement.Placement(jax.local_devices()))
-    return plan if work > LONG_WORK and plan.mesh.size > 1 else None
+    # A CPU has one member at a time: 32 OptuNets side by side fall out of its cache, and take twice as long.
+    lanes = 1 if jax.default_backend() == "cpu" else None
+    given = placement.Placement(jax.local_devices(), lanes=lanes)
+    plan = placement.layout(tree.num_samples(state.weights), given)
+    return plan if plan.mesh.size > 1 and _work(training, state) > LONG_WORK else None
+
+
+def _work(training: Training, state: TrainingState) -> float:
+    """Operations of the whole training: a step goes forwards and, twice as long, backwards."""
+    steps = training.recipe.epochs * training.recipe.num_steps(len(training.data.targets))
+    return 3 * tree.num_samples(state.weights) * steps * operations(_program(training, state))
 
 
 @functools.partial(jax.jit, static_argnames=("loss", "recipe", "num_epochs", "plan"), donate_argnames="state")
@@ -219,8 +224,12 @@ def steps_on_host(training: Training, state: TrainingState) -> bool:
     """Which of the two loops trains: whether inputs stay on disk, or a step convolves on a CPU."""
     if is_streamed(training.data) or jax.default_backend() != "cpu":
         return is_streamed(training.data)
-    # Traced through jit, which remembers it for the same loss and shapes.
-    return has_convolution(_value.trace(training.loss, *step_shapes(training, state)).jaxpr)
+    return has_convolution(_program(training, state))
+
+
+def _program(training: Training, state: TrainingState) -> Any:
+    """The jaxpr of a loss; traced through jit, which remembers it for the same loss and shapes."""
+    return _value.trace(training.loss, *step_shapes(training, state)).jaxpr
 
 
 def step_shapes(training: Training, state: TrainingState) -> tuple[Any, ...]:

@@ -1,0 +1,29 @@
+"""What is asked of the program of a function."""
+
+import jax
+import jax.numpy as jnp
+
+from symbnn.programs import operations
+
+X, W = jnp.ones((5, 3)), jnp.ones((3, 7))
+
+
+def count(function, *arguments):
+    return operations(jax.make_jaxpr(function)(*arguments))
+
+
+def test_operations_are_those_of_matrix_products():
+    assert count(jnp.matmul, X, W) == 2 * 5 * 3 * 7
+    assert count(lambda x: x + 1, X) == 0
+    assert count(jax.vmap(jnp.matmul, in_axes=(0, None)), jnp.ones((4, 5, 3)), W) == 4 * 2 * 5 * 3 * 7
+    # The gradient of both factors is a product more for each.
+    assert count(jax.grad(lambda x, w: jnp.sum((x @ w) ** 2), (0, 1)), X, W) == 3 * 2 * 5 * 3 * 7
+
+
+def test_operations_of_called_programs_count_as_often_as_they_run():
+    assert count(jax.jit(jnp.matmul), X, W) == 2 * 5 * 3 * 7
+
+    def loop(square):
+        return jax.lax.scan(lambda carry, _: (carry @ square, None), square, length=6)[0]
+
+    assert count(loop, jnp.ones((4, 4))) == 6 * 2 * 4**3
