@@ -199,8 +199,8 @@ CONFIGS = {
             # The weight decay 2e-4 of the published networks, on 60,000 images.
             network=Network(name="optunet", hidden=(), prior_scale=0.289),
             # The published recipe in a tenth of its epochs. Published networks are right on 75 to 85 % of the
-            # images, an untrained one on 10 %. In a trial of six epochs two networks were right on 86 and 88 %
-            # of 5,000 test images, two others, trained by Adam, on 89 and 91 %.
+            # images, an untrained one on 10 %. In a trial of six epochs two networks were right on 86 and
+            # 88 % of 5,000 test images, two others, trained by Adam, on 89 and 91 %.
             training=Training(
                 optimizer="sgd",
                 learning_rate=0.04,

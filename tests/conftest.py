@@ -46,13 +46,25 @@ install_import_hook(
 
 MOST_MEMORY = 2**31
 """Bytes that a worker may hold between two files: compiled programs of the whole suite take 9 GB and more."""
+MOST_WITHIN_A_FILE = 3 * 2**31
+"""Between two tests of a file, which share their programs: large networks would pile up to 14 GB."""
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _forget_programs():
     """Compiled programs go once they fill the memory; tests of a file share theirs."""
     yield
-    if _resident() > MOST_MEMORY:
+    _forget_above(MOST_MEMORY)
+
+
+@pytest.fixture(autouse=True)
+def _forget_large_programs():
+    yield
+    _forget_above(MOST_WITHIN_A_FILE)
+
+
+def _forget_above(most: int) -> None:
+    if _resident() > most:
         jax.clear_caches()
         gc.collect()
 
