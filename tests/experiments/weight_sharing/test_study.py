@@ -174,6 +174,8 @@ def test_all_stages_run_on_a_few_batches_of_the_right_shape(name, tmp_path, monk
         return data.Dataset(name, split, split, num_classes, shape)
 
     monkeypatch.setattr(common_problem.data, "load", load)
+    # The simulated devices share the examples of a batch, and would each hold the whole network: 19 GB.
+    monkeypatch.setattr(jax, "local_devices", lambda: jax.devices()[:1])
     config = CONFIGS[name][1]
     if config.pretraining.published:
         monkeypatch.setenv("SYMBNN_DATA_DIR", str(tmp_path))
