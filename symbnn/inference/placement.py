@@ -196,13 +196,19 @@ def local_chains(plan: Layout) -> np.ndarray:
 
 
 def place_chains(plan: Layout, rows: Any) -> Any:
-    """Arrays of this process's chains (axis 0 as in `local_chains`) onto the devices; padding repeats one."""
+    """Arrays of this process's chains (axis 0 as in `local_chains`) onto the devices.
+
+    Padding repeats one of them; a process that has none of the chains pads with zeros.
+    """
     chains = local_chains(plan)
+    source = np.zeros(plan.num_rows, dtype=int)
+    source[chains] = np.arange(len(chains))
 
     def place(array: np.ndarray) -> Array:
-        source = np.zeros(plan.num_rows, dtype=int)
-        source[chains] = np.arange(len(chains))
-        return _place(plan, "chain", np.asarray(array), source)
+        rows = np.asarray(array)
+        return _place(
+            plan, "chain", rows if len(rows) else np.zeros((1, *rows.shape[1:]), rows.dtype), source
+        )
 
     return jax.tree.map(place, rows)
 

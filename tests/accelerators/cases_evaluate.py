@@ -20,7 +20,13 @@ SCORES = np.linspace(0, 1, 16, dtype=np.float32)
 MEANS, STDS, TARGETS = np.zeros((40, 16), np.float32), np.ones((40, 16), np.float32), np.ones(16, np.float32)
 OF_CLASSES = (
     *(evaluate.accuracy, evaluate.nll, evaluate.brier, evaluate.ece, evaluate.mce, evaluate.adaptive_ece),
-    *(evaluate.classwise_ece, evaluate.reliability_curve, evaluate.risk_coverage_curve, evaluate.aurc),
+    *(
+        evaluate.classwise_ece,
+        evaluate.classwise_adaptive_ece,
+        evaluate.reliability_curve,
+        evaluate.risk_coverage_curve,
+        evaluate.aurc,
+    ),
     evaluate.fit_temperature,
 )
 

@@ -2,14 +2,17 @@
 
 import contextlib
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import jax
 import numpy as np
 import optax
 
 from symbnn import data, density, inference, models
+from symbnn.inference.training import epochs
 from tests.accelerators.cases import case
 
 KEY = jax.random.key(0)
@@ -86,9 +89,22 @@ for name in ("sgld", "sghmc"):
     case(name)(functools.partial(sgmcmc, name))
 
 
+@case("sghmc, steps of the host")
+def sghmc_by_host() -> None:
+    """What a CPU does with convolutional networks: lowered as well, as it is asked for by name here."""
+    with mock.patch.object(sys.modules["symbnn.inference.sgmcmc"], "steps_on_host", return_value=True):
+        sgmcmc("sghmc")
+
+
 @case("ensemble")
 def ensemble() -> None:
     inference.ensemble(**MEMBERS)(KEY, target())
+
+
+@case("long ensemble on several devices", is_mapped=True)
+def long_ensemble() -> None:
+    with mock.patch.object(epochs, "LONG_WORK", 0):
+        inference.ensemble(**MEMBERS)(KEY, target())
 
 
 @case("ensemble of convolutional networks")

@@ -1,7 +1,5 @@
 """Inputs that stay on disk: read as the same numbers, trained on as the same data."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +7,7 @@ import pytest
 from PIL import Image
 
 import configs
-from experiments.weight_sharing import scores as weight_sharing_scores
+from experiments.weight_sharing.predictions import predict
 from experiments.weight_sharing.stages import load_problem
 from symbnn import data, density, inference, models, sharing, tree
 from symbnn.data import Split, Streamed
@@ -109,8 +107,9 @@ def test_streamed_inputs_are_judged_as_arrays_are(monkeypatch):
     params = problem.model.init(KEY)
     law = DiagonalGaussian(params, jax.tree.map(lambda leaf: jnp.full_like(leaf, 0.3), params))
     images = np.asarray(problem.inputs)
-    expected = [weight_sharing_scores.scores(problem, each) for each in (law, params)]
+    expected = [predict(problem, each, problem.inputs, problem.labels) for each in (law, params)]
     monkeypatch.setattr(data.streamed, "BLOCK", 20)
     streamed = Streamed(lambda indices: images[indices], images.shape)
-    problem = dataclasses.replace(problem, inputs=streamed)
-    assert_close([weight_sharing_scores.scores(problem, each) for each in (law, params)], expected)
+    found = [predict(problem, each, streamed, problem.labels) for each in (law, params)]
+    assert expected[0]["log_probs"].shape == (len(images), 10)
+    assert_close(found, expected)

@@ -231,7 +231,7 @@ def test_statistics_stay_follow_or_are_measured(statistics):
         model={"name": "resnet20", "width": 0.25, "statistics": statistics, "statistics_images": 40},
         judging={"num_draws": 2},
     )
-    given = load_problem(config, 0)
+    given = stages.after_stage_0(load_problem(config, 0))
     network = given.model.init(jax.random.key(0))
     found = stages.train_stochastic(given, {"params": network}, None)["network"]
     before, after = network["batch_stats"], found.params["batch_stats"]
