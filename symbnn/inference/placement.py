@@ -81,8 +81,20 @@ def layout(num_chains: int, placement: Placement) -> Layout:
     blocks_per_row = math.ceil(num_blocks / rows)
     # Rows that would only hold padding are left out; with several processes all of them must take part.
     used = rows if jax.process_count() > 1 else math.ceil(num_blocks / blocks_per_row)
-    mesh = Mesh(np.array(devices[: used * shards]).reshape(used, shards), ("chain", "data"))
+    grid = np.array(devices[: used * shards]).reshape(used, shards)
+    _require_busy(grid, num_blocks, f"{num_chains} chains in blocks of {lanes}")
+    mesh = Mesh(grid, ("chain", "data"))
     return Layout(mesh, num_chains, used * blocks_per_row * lanes, lanes)
+
+
+def _require_busy(grid: np.ndarray, num_blocks: int, words: str) -> None:
+    """`ValueError` if some process has devices, but none of the blocks: it would have nothing to keep."""
+    processes, busy = ({device.process_index for device in rows.flat} for rows in (grid, grid[:num_blocks]))
+    if idle := len(processes - busy):
+        raise ValueError(
+            f"{words} leave {idle} of {len(processes)} processes without a chain: take a block for each of "
+            f"the {len(grid)} rows of devices, by more chains or fewer lanes, or start fewer processes"
+        )
 
 
 def map_chains(function: Callable[..., Any], plan: Layout) -> Callable[..., Any]:
@@ -187,41 +199,43 @@ def place_data(plan: Layout, batch: Any) -> Shard:
     return Shard(*(jax.tree.map(lambda a: _place(plan, "data", a), tree) for tree in (arrays, weights)))
 
 
+def positions(plan: Layout) -> np.ndarray:
+    """The row that every chain lies in: blocks are dealt in turns, so that every device has one first."""
+    block, lane = np.divmod(np.arange(plan.num_chains), plan.lanes)
+    turn, device = np.divmod(block, plan.mesh.shape["chain"])
+    return (device * blocks_per_device(plan) + turn) * plan.lanes + lane
+
+
 def local_chains(plan: Layout) -> np.ndarray:
     """Indices of the chains that this process holds, in order."""
-    sharding = NamedSharding(plan.mesh, PartitionSpec("chain"))
-    slices = sharding.addressable_devices_indices_map((plan.num_rows,)).values()
-    rows = sorted({row for index in slices for row in range(plan.num_rows)[_first(index)]})
-    return np.array([row for row in rows if row < plan.num_chains], dtype=int)
+    return np.flatnonzero(np.isin(positions(plan), _local_rows(plan)))
 
 
 def place_chains(plan: Layout, rows: Any) -> Any:
-    """Arrays of this process's chains (axis 0 as in `local_chains`) onto the devices.
-
-    Padding repeats one of them; a process that has none of the chains pads with zeros.
-    """
+    """Arrays of this process's chains (axis 0 as in `local_chains`) onto the devices; padding repeats one."""
     chains = local_chains(plan)
     source = np.zeros(plan.num_rows, dtype=int)
-    source[chains] = np.arange(len(chains))
-
-    def place(array: np.ndarray) -> Array:
-        rows = np.asarray(array)
-        return _place(
-            plan, "chain", rows if len(rows) else np.zeros((1, *rows.shape[1:]), rows.dtype), source
-        )
-
-    return jax.tree.map(place, rows)
+    source[positions(plan)[chains]] = np.arange(len(chains))
+    return jax.tree.map(lambda array: _place(plan, "chain", np.asarray(array), source), rows)
 
 
 def fetch_chains(plan: Layout, tree: Any) -> Any:
     """Arrays of this process's chains on the host: the inverse of `place_chains`."""
+    places = np.searchsorted(_local_rows(plan), positions(plan)[local_chains(plan)])
 
     def fetch(array: Array) -> np.ndarray:
+        # Of the devices that share the data of a chain, each holds its row.
         shards = {_first(shard.index).start or 0: shard.data for shard in array.addressable_shards}
-        rows = ((start, np.asarray(shards[start])) for start in sorted(shards))
-        return np.concatenate([part[: max(0, plan.num_chains - start)] for start, part in rows])
+        return np.concatenate([np.asarray(shards[start]) for start in sorted(shards)])[places]
 
     return jax.tree.map(fetch, tree)
+
+
+def _local_rows(plan: Layout) -> np.ndarray:
+    """Rows that lie on devices of this process, rising."""
+    sharding = NamedSharding(plan.mesh, PartitionSpec("chain"))
+    slices = sharding.addressable_devices_indices_map((plan.num_rows,)).values()
+    return np.unique([row for index in slices for row in range(plan.num_rows)[_first(index)]])
 
 
 def _first(index: tuple[Any, ...] | None) -> slice:

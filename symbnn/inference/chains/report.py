@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -63,18 +62,13 @@ def event(settings: Run, work: Work, chunk: Chunk, seconds: float, *, replayed: 
         done, total = (work.stop - settings.num_burnin) // settings.thinning, settings.num_samples
     tally = tally_of(chunk)
     statistics = {
-        "acceptance": _mean(tally.acceptance / tally.transitions),
+        "acceptance": float(tally.acceptance.sum() / tally.transitions.sum()),
         "divergences": float(tally.divergences.sum()),
-        "log_density": _mean(chunk["info/log_density"]),
-        "step_size": _mean(chunk["state/tuning/step_size"]),
+        "log_density": float(np.mean(chunk["info/log_density"])),
+        "step_size": float(np.mean(chunk["state/tuning/step_size"])),
         "seconds": seconds,
     }
     return Progress(work.stage, done, total, statistics, replayed)
-
-
-def _mean(values: np.ndarray) -> float:
-    """NaN on a process that has none of the chains."""
-    return float(np.mean(values)) if values.size else math.nan
 
 
 @contextlib.contextmanager
@@ -95,7 +89,7 @@ def log_chunk(
         diverged, all_of_them = int(tally.divergences.sum()), int(tally.transitions.sum())
         where = chains[tally.divergences > 0].tolist()
         logger.warning("sampling: %d of %d transitions diverged, of chains %s", diverged, all_of_them, where)
-    if work.stop == settings.num_burnin and len(chains):
+    if work.stop == settings.num_burnin:
         whole, span = add(tallies["burn-in"]), f"{step_size.min():.3g} to {step_size.max():.3g}"
         acceptance = whole.acceptance.sum() / whole.transitions.sum()
         logger.info("burn-in: ended with step size %s, acceptance %.2f", span, acceptance)
@@ -103,9 +97,8 @@ def log_chunk(
 
 def require_progress(total: Tally, step_size: np.ndarray, *, is_last: bool) -> None:
     """`SamplingError` if every transition of every chain has diverged so far."""
-    # A process may have none of the chains.
-    enough = is_last or np.all(total.transitions >= PATIENCE)
-    if enough and len(step_size) and np.all(total.divergences == total.transitions):
+    enough = is_last or total.transitions.min() >= PATIENCE
+    if enough and np.all(total.divergences == total.transitions):
         raise SamplingError(
             f"all {int(total.transitions.sum())} transitions of {len(total.transitions)} chains diverged "
             f"(step size {step_size.min():.3g} to {step_size.max():.3g}): no chain has moved. Take a much "

@@ -1,5 +1,7 @@
 """Where chains run changes nothing: gradients over shards of the data, draws over devices."""
 
+from dataclasses import dataclass
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -92,6 +94,28 @@ def test_layout_uses_the_devices_it_can(num_chains, placement, shape, num_rows, 
     placed = chains.place_chains(plan, rows)
     assert placed["a"].shape == (num_rows, 2)
     np.testing.assert_array_equal(chains.fetch_chains(plan, placed)["a"], rows["a"])
+
+
+def test_every_process_has_a_chain_before_any_has_two(monkeypatch):
+    """Five chains on four devices, as if each were a process of its own."""
+    monkeypatch.setattr(chains.jax, "process_count", lambda: 4)
+    plan = chains.layout(5, inference.Placement(devices=jax.devices()[:4]))
+    assert (plan.mesh.devices.shape, plan.num_rows) == ((4, 1), 8)
+    # Two rows a device; the last chain lies in the second row of the first device.
+    assert chains.positions(plan).tolist() == [0, 2, 4, 6, 1]
+
+
+@dataclass
+class Device:
+    process_index: int
+
+
+def test_processes_without_a_chain_are_refused():
+    grid = np.empty((3, 1), object)
+    grid[:, 0] = [Device(0), Device(1), Device(2)]
+    chains._require_busy(grid, 3, "3 chains in blocks of 1")
+    with pytest.raises(ValueError, match="2 chains in blocks of 1 leave 1 of 3 processes without a chain"):
+        chains._require_busy(grid, 2, "2 chains in blocks of 1")
 
 
 def test_padded_data_has_no_weight():
