@@ -10,7 +10,7 @@ import pytest
 from flax import linen as nn
 
 from symbnn import density, inference, io, models, tree
-from symbnn.inference.training.epochs import scan_epochs
+from symbnn.inference.training import epochs
 from tests.inference.cases import conjugate, small_network
 
 KEY = jax.random.key(0)
@@ -121,9 +121,9 @@ def test_a_second_fit_compiles_nothing_and_is_the_same():
     target = small_target()
     method = inference.ensemble(num_members=2, **SETTINGS)
     first = method(KEY, target)
-    compiled = scan_epochs._cache_size()
+    compiled = epochs._scan._cache_size()
     second = method(KEY, target)
-    assert scan_epochs._cache_size() == compiled
+    assert epochs._scan._cache_size() == compiled
     jax.tree.map(np.testing.assert_array_equal, first, second)
 
 
