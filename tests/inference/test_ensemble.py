@@ -202,8 +202,8 @@ def test_snapshots_are_the_networks_of_shorter_training(tmp_path):
     fit = run(tmp_path)
     assert_close(fit.posterior.samples, inference.ensemble(**settings)(KEY, target).posterior.samples)
     kept = fit.diagnostics["snapshots"]
-    for index, epochs in enumerate((2, 6)):
-        shorter = inference.ensemble(**{**settings, "epochs": epochs})(KEY, target).posterior.samples
+    for index, number in enumerate((2, 6)):
+        shorter = inference.ensemble(**{**settings, "epochs": number})(KEY, target).posterior.samples
         assert_close(jax.tree.map(lambda leaf, index=index: leaf[:, index], kept), shorter)
 
 
