@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from configs.fields import bounded
-from configs.parts import Data, Factory, HeavyBall, Seeded, Trajectories
+from configs.parts import PUBLISHED_RESNET20, Data, Factory, HeavyBall, Seeded, Trajectories
 
 
 @dataclass(frozen=True)
@@ -104,10 +104,7 @@ CONFIGS = {
             data=Data(name="cifar10", num_train=2, num_test=2_000),
             outside=("fashion_mnist", "notmnist"),
             network="resnet20",
-            published=tuple(
-                f"cifar10_resnet20_{name}.safetensors"
-                for name in ("akamaster", "bognev", "lutnn", "zheng-jiakun")
-            ),
+            published=PUBLISHED_RESNET20,
             num_networks=4,
             num_paired=4,
             chain=Chain(num_samples=0),

@@ -8,7 +8,7 @@ they are to guess, and the fitted one to lose ten points of accuracy.
 from dataclasses import dataclass
 
 from configs.fields import bounded
-from configs.parts import Data, Network, Seeded, Training
+from configs.parts import PUBLISHED_RESNET20, Data, Network, Seeded, Training
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,7 @@ CONFIGS = {
         "four published ResNet-20s with BatchNorm (91.4 to 92.0 %): half an hour on two CPU cores",
         Merging(
             data=Data(name="cifar10"),
-            published=tuple(
-                f"cifar10_resnet20_{name}.safetensors"
-                for name in ("akamaster", "bognev", "lutnn", "zheng-jiakun")
-            ),
+            published=PUBLISHED_RESNET20,
         ),
     ),
 }

@@ -6,6 +6,10 @@ from typing import Literal
 from configs.fields import bounded, brought
 
 Optimizer = Literal["sgd", "momentum", "nesterov", "adam"]
+# Weights of CIFAR-10 ResNet-20s by four authors, in the folder `pretrained` beside the data.
+PUBLISHED_RESNET20 = tuple(
+    f"cifar10_resnet20_{name}.safetensors" for name in ("akamaster", "bognev", "lutnn", "zheng-jiakun")
+)
 # What describes a network in one study or the other.
 NETWORK_SETTINGS = (
     *(f"model.{name}" for name in ("name", "hidden", "activation", "width")),

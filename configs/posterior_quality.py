@@ -14,6 +14,7 @@ from typing import Literal
 
 from configs.fields import bounded
 from configs.parts import (
+    PUBLISHED_RESNET20,
     Blocks,
     Convergence,
     Data,
@@ -232,10 +233,7 @@ CONFIGS = {
             network=Network(name="resnet20", prior_scale=0.447),
             training=Training(batch_size=128),
             is_compared=False,
-            published=tuple(
-                f"cifar10_resnet20_{name}.safetensors"
-                for name in ("akamaster", "bognev", "lutnn", "zheng-jiakun")
-            ),
+            published=PUBLISHED_RESNET20,
             methods=("dropout", "variational", "swag", "laplace", "sghmc"),
             last_layer=("variational", "laplace"),
             num_samples=8,

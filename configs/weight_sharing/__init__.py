@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from configs.fields import bounded
-from configs.parts import Data
+from configs.parts import PUBLISHED_RESNET20, Data
 from configs.weight_sharing import parts
 from configs.weight_sharing.variants import CHANGES, COUNTED
 
@@ -56,9 +56,6 @@ AUGMENTATIONS: dict[str, dict[str, Any]] = {
 }
 
 
-PUBLISHED = tuple(
-    f"cifar10_resnet20_{name}.safetensors" for name in ("akamaster", "bognev", "lutnn", "zheng-jiakun")
-)
 # Stages 1 to 3 of a ResNet-20; how they were chosen stands beside the published networks below.
 RESNET20_STAGES: dict[str, Any] = {
     "stochastic": parts.StochasticTraining(epochs=1, initial_std=0.02, scale_speed=50.0),
@@ -193,7 +190,7 @@ CONFIGS = {
             # at 1e-4, 0.210, at 5e-4, 0.235; noise before Stage 3 of every weight 0.239, with fixed signs
             # 0.248, of a layer 0.463; after it 0.214 and with fixed signs 0.270. At the end 0.929 and 0.211.
             model=parts.SharedNetwork(name="resnet20", statistics="frozen"),
-            pretraining=parts.Pretraining(published=PUBLISHED, shift=4, flip=True),
+            pretraining=parts.Pretraining(published=PUBLISHED_RESNET20, shift=4, flip=True),
             **RESNET20_STAGES,
             judging=parts.Judging(
                 compared_seeds=1,

@@ -118,12 +118,12 @@ def _present(run: Run, problem: Problem, found: dict[int, dict[str, Any]]) -> Ta
 
 
 def _curve(found: dict[int, dict[str, Any]], state: str, index: int) -> np.ndarray:
-    """A score over widths, as three rows whose mean and deviation are those of the sets of draws."""
+    """A score over widths, as two rows whose mean and deviation are those of the sets of draws."""
     cells = [columns.cell(found[width][state], index) for width in found]
     means, spreads = (
         np.array([getattr(cell, name) or 0.0 for cell in cells]) for name in ("value", "spread")
     )
-    return np.stack([means - spreads, means, means + spreads])
+    return np.stack([means - spreads, means + spreads])
 
 
 def _columns(config: Widths) -> list[str]:

@@ -113,7 +113,7 @@ def blocks_per_device(plan: Layout) -> int:
 
 
 def spread(function: Callable[..., Any], plan: Layout) -> Callable[..., Any]:
-    """What `map_chains` compiles: takes the number of blocks of a device, too, which must be no constant."""
+    """What `map_chains` compiles; takes the blocks of a device, too, as no constant where bits count."""
     lanes, num_blocks = plan.lanes, blocks_per_device(plan)
 
     def on_device(chains: Any, shard: Shard, number: Array, *shared: Any) -> Any:

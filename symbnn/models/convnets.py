@@ -53,7 +53,7 @@ class OptuNet(nn.Module):
     def __call__(self, x: jax.Array) -> jax.Array:
         """Logits of NHWC images."""
         convolve, pool = names.lookup(WAYS, self.computed_by, "computed_by")
-        # Of the most of nine, not of all nine.
+        # The largest of nine is rectified instead of all nine, which gives the same.
         x = nn.relu(pool(convolve(2, 4, x.shape[-1], "conv1", 1)(x), 3))
         x = nn.relu(convolve(10, 5, x.shape[-1], "conv2", 2)(x))
         x = x.mean(axis=(1, 2))

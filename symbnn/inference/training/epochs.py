@@ -147,6 +147,7 @@ def _scan(
     members, shard = (state, member_keys), placement.Shard(data, None)
     if plan is None:
         return jax.vmap(member, in_axes=(0, None, None))(members, shard, first_epoch)
+    # A constant will do: members are promised up to rounding.
     number = jnp.int32(placement.blocks_per_device(plan))
     return placement.spread(member, plan)(members, shard, number, first_epoch)
 
