@@ -5,6 +5,7 @@ import ctypes
 import gc
 import os
 import signal
+import warnings
 from pathlib import Path
 
 # What a shell starts in the background ignores Ctrl-C, and so would the studies that tests start and stop.
@@ -23,6 +24,12 @@ if not os.environ.get("SYMBNN_TEST_OPTIMISED"):
             "--xla_cpu_parallel_codegen_split_count=1",
         ]
     )
+
+# ArviZ notes the day of its first import in a file; two workers that write it at once fail. Whoever starts
+# them imports it first.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    with warnings.catch_warnings(action="ignore"):
+        import arviz  # noqa: F401
 
 import jax
 import pytest
