@@ -116,9 +116,9 @@ def counts(shared: SharedWeights) -> dict[str, int]:
 
 def check_same(made: SharedWeights, found: SharedWeights) -> None:
     """`ValueError` unless both draw the same network from the same key."""
-    key = jax.random.key(0)
-    for name, leaf in tree.named_leaves(made.sample(key, 1)).items():
-        if not np.array_equal(leaf, tree.named_leaves(found.sample(key, 1))[name]):
+    expected, drawn = (tree.named_leaves(each.sample(jax.random.key(0), 1)) for each in (made, found))
+    for name, leaf in expected.items():
+        if not np.array_equal(leaf, drawn[name]):
             raise ValueError(f"the file of shared weights gives another {name!r} back than was written")
 
 
