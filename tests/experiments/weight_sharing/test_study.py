@@ -177,9 +177,8 @@ def test_all_stages_run_on_a_few_batches_of_the_right_shape(name, tmp_path, monk
     # The simulated devices share the examples of a batch, and would each hold the whole network: 19 GB.
     monkeypatch.setattr(jax, "local_devices", lambda: jax.devices()[:1])
     config = CONFIGS[name][1]
-    if config.pretraining.published:
-        monkeypatch.setenv("SYMBNN_DATA_DIR", str(tmp_path))
-        publish(tmp_path, config, shape, num_classes)
+    monkeypatch.setenv("SYMBNN_DATA_DIR", str(tmp_path))
+    publish(tmp_path, config, shape, num_classes)
     config = dataclasses.replace(
         config,
         data=Data(name=config.data.name),
@@ -201,13 +200,14 @@ def test_all_stages_run_on_a_few_batches_of_the_right_shape(name, tmp_path, monk
 
 
 def publish(folder, config, shape, num_classes):
-    """Files of networks nobody trained, and a reference of eight images, where the config looks for them."""
-    model = create(config.model.name, shape, num_classes)
+    """Networks nobody trained and a reference of eight images, where the config looks, if it does."""
+    model = create(config.model.name, shape, num_classes, width=config.model.width)
     for index, name in enumerate(config.pretraining.published):
         path = folder / "pretrained" / name
         path.parent.mkdir(exist_ok=True)
         params = model.init(jax.random.key(index))
         io.save_safetensors(path, io.to_torch(model, params, config.model.name))
-    path = folder / config.judging.reference
-    path.parent.mkdir(exist_ok=True)
-    np.save(path, np.full((8, num_classes), 1 / num_classes, np.float32))
+    if config.judging.reference:
+        path = folder / config.judging.reference
+        path.parent.mkdir(exist_ok=True)
+        np.save(path, np.full((8, num_classes), 1 / num_classes, np.float32))
