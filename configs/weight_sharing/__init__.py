@@ -185,7 +185,7 @@ CONFIGS = {
         ),
     ),
     "cifar10_resnet20_pretrained": (
-        "50,000 colour images, three published ResNet-20s: 1 h 51 min of one core",
+        "50,000 colour images, three published ResNet-20s: 40 minutes on two CPU cores",
         WeightSharing(
             data=Data(name="cifar10"),
             # Chosen with the fourth network, which is no seed here, on the last 1,000 training images, cut at
