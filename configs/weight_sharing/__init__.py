@@ -128,7 +128,7 @@ CONFIGS = {
         ),
     ),
     "mnist_lenet": (
-        "60,000 images, LeNet-5, K = 255, three seeds and ablations: an hour and a quarter of one CPU core",
+        "60,000 images, LeNet-5, K = 255, three seeds and ablations: half an hour on two CPU cores",
         WeightSharing(
             data=Data(name="mnist"),
             model=parts.SharedNetwork(name="lenet"),
