@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
+from symbnn.plot.reliability import NORMAL_95
 from symbnn.plot.style import BLUE, GREEN, GREY, RED, new_figure
 from symbnn.sharing import CHI_SQUARE_95
 
@@ -59,17 +60,20 @@ def plane(
     return figure
 
 
-def variants(scores: Mapping[str, tuple[float, float]], base: tuple[float, float]) -> Figure:
-    """Accuracy and NLL of every variant as dots, with the chosen settings as lines."""
-    figure, (left, right) = new_figure(2, width=5.0, height=1.0 + 0.26 * len(scores))
-    names = list(scores)[::-1]
-    for panel, index, label in ((left, 0, "test accuracy, %"), (right, 1, "test NLL")):
-        factor = 100.0 if index == 0 else 1.0
-        values = [factor * scores[name][index] for name in names]
-        panel.axvline(factor * base[index], color=GREY, linestyle="--", linewidth=1)
-        panel.plot(values, range(len(names)), "o", color=BLUE)
-        panel.set(xlabel=label, ylim=(-0.7, len(names) - 0.3))
-        panel.set_yticks(range(len(names)), names if index == 0 else [""] * len(names))
+def variants(differences: Mapping[str, Mapping[str, float]]) -> Figure:
+    """Accuracy and NLL of every variant above those of the settings used, with 95 % intervals."""
+    figure, panels = new_figure(2, width=5.0, height=1.0 + 0.26 * len(differences))
+    names = list(differences)[::-1]
+    scales = (("accuracy", 100.0, "points of test accuracy"), ("nll", 1.0, "test NLL"))
+    for panel, (score, factor, label) in zip(panels, scales, strict=True):
+        values, errors = (
+            [factor * float(differences[name][key]) for name in names] for key in (score, f"{score}_error")
+        )
+        panel.axvline(0.0, color=GREY, linestyle="--", linewidth=1)
+        panel.errorbar(values, range(len(names)), xerr=NORMAL_95 * np.array(errors), fmt="o", color=BLUE)
+        panel.set(xlabel=f"{label} above the settings used", ylim=(-0.7, len(names) - 0.3))
+        panel.set_yticks(range(len(names)), names if panel is panels[0] else [""] * len(names))
+        panel.locator_params(axis="x", nbins=6)
         panel.grid(axis="y", color="#dddddd", linewidth=0.6)
         panel.set_axisbelow(True)
     return figure

@@ -255,7 +255,7 @@ def _present(
         opened,
         introduction=words.introduction(problem),
         tables=tables,
-        figures=_figures(outcomes[0], scored[0], changes),
+        figures=_figures(outcomes[0], changes),
         findings=[*words.findings(problem, scored, counts, changes), _spreads(config, outcomes[0])],
     )
     opened.say(f"network  {path}")
@@ -267,7 +267,7 @@ def _spreads(config: WeightSharing, first: Seeded) -> str:
     return words.spreads(points[:, 1], config.stochastic.initial_std)
 
 
-def _figures(first: Seeded, scored: dict[str, Any], changes: dict[str, Any]) -> list[tuple[str, Figure, str]]:
+def _figures(first: Seeded, changes: dict[str, Any]) -> list[tuple[str, Figure, str]]:
     clusters, refined = first.artefacts["gmm"], first.artefacts["refine"]
     points = first.artefacts["stochastic"]["network"].points()
     panels = [
@@ -277,11 +277,7 @@ def _figures(first: Seeded, scored: dict[str, Any], changes: dict[str, Any]) -> 
     caption = "Weights in the plane of mean and standard deviation, before and after refinement"
     drawn = [("plane", figures.plane(points, panels), caption)]
     if changes:
-        dots = {name: _pair(each["after"]) for name, each in changes.items()}
-        both = figures.variants(dots, _pair(scored["2DGBNN"]))
-        drawn.append(("variants", both, "One change of settings each; dashed: the settings used"))
+        both = figures.variants({name: each["difference"] for name, each in changes.items()})
+        caption = "One change of settings each: differences with 95 % intervals over the test examples"
+        drawn.append(("variants", both, caption))
     return drawn
-
-
-def _pair(found: dict[str, Any]) -> tuple[float, float]:
-    return float(found["accuracy"]), float(found["nll"])
