@@ -124,7 +124,8 @@ def test_reading_a_large_zoo_takes_the_memory_of_one_shard(tmp_path):
     block = {"kernel": np.ones((256, 1000), np.float32)}
     for index in range(16):
         zoo.write(index, block, {})
-    # A process of its own: the count is of all threads, and those of earlier tests took 8 MB beside it once.
+    # A process of its own: the count is of a whole process, and in a worker with other tests it was 8 MB
+    # higher once, for a reason that was not found.
     command = [sys.executable, "-c", READ_ALL, str(tmp_path)]
     total, peak = map(float, subprocess.run(command, check=True, capture_output=True).stdout.split())
     assert total == 4096 * 1000
