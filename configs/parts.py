@@ -82,9 +82,11 @@ class Trajectories:
     num_burnin: int = bounded(100, 0, 1_000_000)
     """Transitions thrown away at the start of every chain."""
     step_size: float | None = bounded(0.01, 1e-8, 10.0)
-    """Leapfrog step; None adapts it during the burn-in."""
+    """Of the integrator; None adapts it during the burn-in."""
     num_steps: int = bounded(100, 1, 100_000)
-    """Leapfrog steps per transition."""
+    """Steps per transition."""
+    integrator: Literal["leapfrog", "mclachlan"] = "leapfrog"
+    """A step of McLachlan's has two gradients, and may be more than twice as long."""
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,7 @@ def hmc(
         thinning=thinning,
         step_size=settings.step_size,
         num_steps=settings.num_steps,
+        integrator=settings.integrator,
         initial=initial,
         progress=SHOWN,
         sink=sink,

@@ -40,7 +40,7 @@ def _fit(problem: Problem, name: str, python: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         given, found = Path(folder) / "given.npz", Path(folder) / "found.npz"
         np.savez(given, **_given(problem, name))
-        _run([python, str(SCRIPT), str(given), str(found)])
+        call([python, str(SCRIPT), str(given), str(found)])
         with np.load(found) as file:
             arrays = {part: file[part] for part in file.files}
     seconds = {part: float(arrays[part]) for part in ("processor", "wall")}
@@ -61,7 +61,7 @@ def _given(problem: Problem, name: str) -> dict[str, Any]:
     }
 
 
-def _run(command: list[str]) -> None:
+def call(command: list[str]) -> None:
     """Run it away from this project's modules; `ValueError` with its last line if it fails."""
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     try:

@@ -6,6 +6,11 @@
 The kernel is BlackJAX's, with energies that float32 can hold (`chains.relative`). The default trajectory is
 π σ √T / 2, a quarter of the period of the prior's own oscillation; measured against a diagonal mass, whose
 inverse is the variances, every weight has unit scale and the quarter period is π / 2.
+
+A step may be McLachlan's (1995) instead of the leapfrog: two half steps of the position with a gradient each,
+momentum steps of 0.193, 0.614 and 0.193. Where the density is smooth its energy error is a tenth of that of
+two leapfrog steps of half the size. With ReLU units, whose kinks make the error, it saves less: on MNIST's
+196-32-10 a fifth of the gradients at the same error.
 """
 
 import math
@@ -15,6 +20,7 @@ import blackjax
 import jax
 import jax.numpy as jnp
 from blackjax.mcmc.hmc import HMCState
+from blackjax.mcmc.integrators import mclachlan, velocity_verlet
 
 from symbnn import keys
 from symbnn.density import Target
@@ -26,10 +32,14 @@ from symbnn.inference.chains.settings import Run, check_positive, sampler
 from symbnn.inference.placement import EVERYWHERE, Placement
 from symbnn.inference.progress import ShowProgress
 from symbnn.inference.storage import IN_MEMORY, Storage
+from symbnn.names import lookup
 from symbnn.types import Key, Samples
 
 MAX_NUM_STEPS = 1000
 """Of a trajectory whose step size adapts, which may be tiny for a while."""
+
+INTEGRATORS = {"leapfrog": (velocity_verlet, 1), "mclachlan": (mclachlan, 2)}
+"""By name: BlackJAX's integrator, and the gradients of a step."""
 
 
 @sampler
@@ -41,6 +51,7 @@ def hmc(
     step_size: float | None = None,
     num_steps: int | None = None,
     trajectory: float | None = None,
+    integrator: str = "leapfrog",
     jitter: float = 0.0,
     thinning: int = 1,
     mass: adaptation.Mass | None = None,
@@ -56,9 +67,11 @@ def hmc(
     """HMC over the weights of a network, or over any target with a log-density.
 
     Args:
-        step_size: Of the leapfrog integrator; None adapts it by windows in the burn-in.
-        num_steps: Leapfrog steps per transition; None is as many as `trajectory` / `step_size`.
+        step_size: Of the integrator; None adapts it by windows in the burn-in.
+        num_steps: Steps per transition; None is as many as `trajectory` / `step_size`.
         trajectory: Length of a transition; None is a quarter of the period of the prior's own oscillation.
+        integrator: "leapfrog", or "mclachlan", whose step has two gradients and may be more than twice as
+            long.
         jitter: In [0, 1): every step size is uniform on ±jitter around its value, which breaks periods.
         mass: While adapting, "diagonal" finds a mass for every weight; None is "identity".
         target_acceptance: What the adaptation aims at; None is 0.8.
@@ -68,6 +81,7 @@ def hmc(
     """
     run = Run.of(locals())
     _check(step_size, num_steps, trajectory, jitter, max_num_steps)
+    lookup(INTEGRATORS, integrator, "integrator")
     adaptation.require_adapting(
         step_size, mass=mass, target_acceptance=target_acceptance, max_num_steps=max_num_steps
     )
@@ -90,8 +104,10 @@ def hmc(
         else:
             steps = num_steps or max(1, math.ceil(length / step_size - 1e-6))
             tuner = adaptation.fixed(step_size=step_size, length=steps * step_size)
-        name = f"hmc(num_steps={steps}, max_num_steps={most}, jitter={jitter}, {tuner.name})"
-        kernel = build_kernel(num_steps=steps, jitter=jitter, max_num_steps=most)
+        # Left out where it is the leapfrog, so that runs kept before there was a choice go on.
+        chosen = "" if integrator == "leapfrog" else f"integrator={integrator}, "
+        name = f"hmc({chosen}num_steps={steps}, max_num_steps={most}, jitter={jitter}, {tuner.name})"
+        kernel = build_kernel(num_steps=steps, jitter=jitter, max_num_steps=most, integrator=integrator)
         return driver.run(key, target, kernel, tuner, run, name=name)
 
     return method
@@ -102,9 +118,16 @@ def default_trajectory(target: Target) -> float:
     return 0.5 * math.pi * adaptation.prior_radius(target) / math.sqrt(adaptation.num_weights(target))
 
 
-def build_kernel(*, num_steps: int | None, jitter: float = 0.0, max_num_steps: int = MAX_NUM_STEPS) -> Kernel:
+def build_kernel(
+    *,
+    num_steps: int | None,
+    jitter: float = 0.0,
+    max_num_steps: int = MAX_NUM_STEPS,
+    integrator: str = "leapfrog",
+) -> Kernel:
     """The Markov kernel; without `num_steps`, as many as the tuned length and step size say."""
-    transition = blackjax.hmc.build_kernel()
+    step, gradients_per_step = INTEGRATORS[integrator]
+    transition = blackjax.hmc.build_kernel(step)
 
     def move(key: Key, start: HMCState, relative: Density, tuning: Tuning) -> tuple[HMCState, Info]:
         metric = centred_metric(start.position, tuning.inverse_mass)
@@ -118,7 +141,7 @@ def build_kernel(*, num_steps: int | None, jitter: float = 0.0, max_num_steps: i
             acceptance=info.acceptance_rate,
             is_divergent=info.is_divergent,
             energy_error=info.energy - metric.kinetic_energy(info.momentum),
-            num_gradients=jnp.asarray(count, jnp.int32),
+            num_gradients=jnp.asarray(gradients_per_step * count, jnp.int32),
             log_density=new.logdensity,
         )
 
