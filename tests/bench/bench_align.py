@@ -119,9 +119,6 @@ def _chain_row() -> Row:
         bool(ratio >= 10 and min(gaps) >= -1e-4),
         f"{1e3 * statistics.median(ours):.0f} ms against {1e3 * statistics.median(theirs):.0f} ms a draw; "
         f"objective {100 * min(gaps):+.1f} % to {100 * max(gaps):+.1f} %",
-        "a quarter of the time are exact assignments of 512 units, two fifths the products that make their "
-        "costs; the rest gathers and moves weights",
-        8.0,
     )
 
 

@@ -3,8 +3,6 @@
 import math
 import operator
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,7 +13,7 @@ import jax.numpy as jnp
 from symbnn import evaluate, models
 from symbnn.evaluate import one_by_one
 from symbnn.posteriors import DiagonalGaussian
-from tests.bench import Row, peak_memory
+from tests.bench import Row, peak_memory, processes
 
 INPUTS, FEATURES, UNITS, CLASSES = 10_000, 784, 512, 10
 FLOPS_PER_NETWORK = 2 * INPUTS * (FEATURES * UNITS + UNITS * CLASSES)
@@ -84,15 +82,12 @@ def rate_row(num_samples: int = 200) -> Row:
         shares["wall"] >= 0.8,
         f"matmul {rates['wall'] / 1e9:.0f} GFLOP/s; by processor time {100 * shares['processor']:.0f} %; "
         f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores",
-        "softmax, running means and entropies between the products, a pass over memory each",
-        65.0,
     )
 
 
 def memory_row(num_samples: int, source: str) -> Row:
     """Peak resident memory of a fresh process, Python and JAX and the data included."""
-    command = [sys.executable, "-m", "tests.bench.bench_evaluate", str(num_samples), source]
-    peak = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    peak = processes.ask("tests.bench.bench_evaluate", source, num_samples)
     return Row(
         f"peak memory of that predictive, {num_samples:,} samples {source}",
         1024.0,
@@ -180,17 +175,20 @@ def rows() -> Iterator[Row]:
     yield metrics_row()
 
 
-def main(num_samples: int, source: str) -> None:
-    """One predictive; prints the peak resident memory of this process in bytes."""
-    data, law, key = inputs(), posterior(), jax.random.key(2)
-    if source == "stored":
-        # The sampler's own scratch memory is not the predictive's: all samples are one network here.
-        samples = jax.tree.map(lambda leaf: jnp.full((num_samples, *leaf.shape), 0.01), law.mean)
-        jax.block_until_ready(evaluate.predict(apply, samples, data))
-    else:
-        jax.block_until_ready(evaluate.predict(apply, law, data, key=key, num_samples=num_samples))
-    print(peak_memory())
+def measure_stored(num_samples: int) -> int:
+    """Most bytes of this process after a predictive of samples that are held."""
+    # The sampler's own scratch memory is not the predictive's: all samples are one network here.
+    samples = jax.tree.map(lambda leaf: jnp.full((num_samples, *leaf.shape), 0.01), posterior().mean)
+    jax.block_until_ready(evaluate.predict(apply, samples, inputs()))
+    return peak_memory()
+
+
+def measure_drawn(num_samples: int) -> int:
+    """The same of samples that are drawn on the way."""
+    law, key = posterior(), jax.random.key(2)
+    jax.block_until_ready(evaluate.predict(apply, law, inputs(), key=key, num_samples=num_samples))
+    return peak_memory()
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    processes.answer({"stored": measure_stored, "drawn": measure_drawn})

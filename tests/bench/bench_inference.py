@@ -1,14 +1,9 @@
-"""Speed of the samplers: against the machine's matrix product, the bare gradient, NumPyro, and other layouts.
+"""Speed of one chain: against the machine's matrix product, the bare gradient and NumPyro; memory of a run.
 
-`python -m tests.bench inference`. What needs several devices or a process's peak memory runs in a process of
-its own: `python -m tests.bench.bench_inference chains 8 2 1` and `... memory 100 1000`.
+`python -m tests.bench inference`. Several chains: `bench_chains`.
 """
 
 import dataclasses
-import json
-import os
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -27,7 +22,7 @@ from symbnn.inference.chains.kernels import Tuning
 from symbnn.inference.chains.relative import EvaluatedState
 from symbnn.inference.hmc import build_kernel
 from symbnn.io import ChunkStore
-from tests.bench import Row, peak_memory
+from tests.bench import Row, peak_memory, processes
 
 STEPS = 100
 SIZE = 2048
@@ -39,8 +34,6 @@ def rows() -> Iterator[Row]:
     big, small = network(784, 512, 60_000), network(64, 32, 1_297)
     yield from large_network(big)
     yield from small_network(small)
-    yield from layouts()
-    yield from four_chains()
     yield memory()
 
 
@@ -64,8 +57,6 @@ def large_network(target: density.Target) -> Iterator[Row]:
         share >= 0.8,
         f"{np.median(ours) / 2:.2f} s a gradient; {num_products} products at {np.median(rates) / 1e9:.0f} "
         "GFLOP/s",
-        "two products of 1,500 x 784 x 512 a chunk; a twelfth of the time copies the chunk out of the data",
-        0.7,
     )
     ratio = float(np.median(other / ours))
     yield Row("NumPyro's HMC / ours, 784-512-10", 1.0, ratio, "x", ratio >= 1.0, "time per leapfrog step")
@@ -101,72 +92,12 @@ def small_network(target: density.Target) -> Iterator[Row]:
     )
     faster = float(np.median(times[2] / times[1]))
     yield Row(
-        "NumPyro's HMC / ours, 64-32-10",
-        3.0,
-        faster,
-        "x",
-        faster >= 3.0,
-        f"{1e3 * other:.2f} ms a step",
-        f"both wait for the same compiled gradient, {1e3 * alone:.2f} ms, of which XLA's matrix products "
-        "are more than half; several chains at once are where ours gains",
+        "NumPyro's HMC / ours, one chain of 64-32-10",
         0.95,
-    )
-
-
-def layouts() -> Iterator[Row]:
-    """Whole runs of eight chains of the small network, time per chain and gradient."""
-    cases = ((1, 1, 1), (8, 1, 8), (8, 2, 1), (8, 4, 1))
-    rounds = [[in_process("chains", *case) for case in cases] for _ in range(3)]
-    one, vmapped, two, four = map(float, np.median(rounds, axis=0))
-    best = min(vmapped, two, four)
-    yield Row(
-        "8 chains / 1 chain, 64-32-10: throughput per chain",
-        1.6,
-        one / best,
-        "x",
-        one / best >= 1.6,
-        f"ms a gradient: one {one:.3f}; 8 vmapped {vmapped:.3f}, on 2 devices {two:.3f}, on 4 {four:.3f}",
-    )
-    for devices, measured in ((2, two), (4, four)):
-        yield Row(
-            f"8 chains on {devices} simulated devices / vmapped on one",
-            1.5,
-            vmapped / measured,
-            "x",
-            vmapped / measured >= 1.5,
-            "a small chain cannot fill two cores; median of three processes each",
-            "XLA's threads already share part of the vmapped products between both cores",
-            1.2,
-        )
-
-
-def four_chains() -> Iterator[Row]:
-    """Four chains of the small network on a device for every core, as the command line sets them, each as its
-    users get it: ours by default, NumPyro's vectorised or parallel, whichever is faster.
-    """
-    cores = os.cpu_count() or 1
-    rounds = [
-        [in_process(what, 4, devices=cores) for what in ("default", "numpyro", "rate")] for _ in range(3)
-    ]
-    ours, theirs, rate = map(float, np.median(rounds, axis=0))
-    faster = float(np.median([other / own for own, other, _ in rounds]))
-    yield Row(
-        "NumPyro's HMC / ours, four chains of 64-32-10 on all cores",
-        2.0,
         faster,
         "x",
-        faster >= 2.0,
-        f"{theirs:.3f} against {ours:.3f} ms a gradient and chain, medians of three processes each in turns",
-    )
-    # The promise is for a machine of 150 GFLOP/s.
-    allowed = 0.2 * 150 / rate
-    yield Row(
-        "four chains of 64-32-10 on all cores: gradient of a chain",
-        allowed,
-        ours,
-        "ms",
-        ours <= allowed,
-        f"0.2 ms where a matrix product runs at 150 GFLOP/s; here at {rate:.0f}",
+        faster >= 0.95,
+        f"{1e3 * other:.2f} ms a step; both wait for the same compiled gradient, {1e3 * alone:.2f} ms",
     )
 
 
@@ -175,7 +106,7 @@ def memory() -> Row:
 
     Of one run, because what compiling leaves behind differs by 20 MiB from process to process.
     """
-    few, many = in_process("memory", 100, 1000)
+    few, many = processes.ask("tests.bench.bench_inference", "memory", 100, 1000)
     return Row(
         "peak memory, 1,000 draws / 100 draws, stored",
         1.05,
@@ -279,58 +210,6 @@ def in_turns(*functions: Callable[[], Any], rounds: int = 7) -> list[np.ndarray]
     return list(times)
 
 
-def in_process(*arguments: Any, devices: int = 4) -> Any:
-    """What `python -m tests.bench.bench_inference ARGUMENTS` prints."""
-    environment = {**os.environ, "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"}
-    command = [sys.executable, "-m", "tests.bench.bench_inference", *map(str, arguments)]
-    output = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
-    return json.loads(output.splitlines()[-1])
-
-
-def measure_chains(num_chains: int, num_devices: int, lanes: int) -> float:
-    """Milliseconds per chain and gradient of a run, after its first chunk."""
-    return _measured(num_chains, inference.Placement(devices=jax.devices()[:num_devices], lanes=lanes))
-
-
-def measure_default(num_chains: int) -> float:
-    """The same with chains placed as they are by default."""
-    return _measured(num_chains, inference.Placement())
-
-
-def measure_numpyro(num_chains: int) -> float:
-    """Milliseconds per chain and gradient of NumPyro, side by side or in parallel on the devices."""
-    sample, state = numpyro_sampler(network(64, 32, 1_297), STEPS, 32)
-    states = jax.tree.map(lambda leaf: jnp.stack([leaf] * num_chains), state)
-    devices = jax.local_device_count()
-    grouped = jax.tree.map(lambda leaf: leaf.reshape(devices, -1, *leaf.shape[1:]), states)
-    beside, parallel = jax.jit(jax.vmap(sample)), jax.pmap(jax.vmap(sample))
-    times = in_turns(lambda: beside(states), lambda: parallel(grouped), rounds=11)
-    return 1e3 * min(float(np.median(each)) for each in times) / (STEPS * num_chains)
-
-
-def measure_rate(_: int) -> float:
-    """GFLOP/s of a matrix product."""
-    run = products(20)
-    (times,) = in_turns(run)
-    return float(20 * OPERATIONS_PER_PRODUCT / np.median(times) / 1e9)
-
-
-def _measured(num_chains: int, placement: inference.Placement) -> float:
-    seconds: list[float] = []
-    method = inference.hmc(
-        num_chains=num_chains,
-        num_samples=20,
-        num_burnin=0,
-        step_size=1e-3,
-        num_steps=STEPS,
-        chunk_size=4,
-        placement=placement,
-        progress=lambda report: seconds.append(report.statistics["seconds"]),
-    )
-    method(jax.random.key(0), network(64, 32, 1_297))
-    return 1e3 * min(np.diff(seconds)) / (4 * STEPS * num_chains)
-
-
 def measure_memory(few: int, many: int) -> tuple[float, float]:
     """Peak resident MiB of a stored run after `few` and after `many` draws."""
     peaks: dict[int, float] = {}
@@ -354,12 +233,4 @@ def measure_memory(few: int, many: int) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    what, *numbers = sys.argv[1:]
-    measures: dict[str, Callable[..., Any]] = {
-        "chains": measure_chains,
-        "default": measure_default,
-        "numpyro": measure_numpyro,
-        "rate": measure_rate,
-        "memory": measure_memory,
-    }
-    print(json.dumps(measures[what](*map(int, numbers))))
+    processes.answer({"memory": measure_memory})

@@ -1,12 +1,9 @@
 """A zoo of 100,000 networks on disk: written, read one by one, streamed, aligned in a stream.
 
-`python -m tests.bench zoo`. Memory is that of a process of its own: `python -m tests.bench.bench_zoo 10000`
-prints the seconds of every part and the most memory that it held.
+`python -m tests.bench zoo`. Memory is that of a process of its own, `python -m tests.bench.bench_zoo zoo 10`,
+which prints the seconds of every part and the most memory that it held.
 """
 
-import json
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -17,7 +14,7 @@ import jax
 import numpy as np
 
 from symbnn import io, models, symmetry, tree
-from tests.bench import Row, peak_memory
+from tests.bench import Row, peak_memory, processes
 
 FEW, MANY, SHARD = 10_000, 100_000, 1024
 NUM_READ = 20
@@ -26,7 +23,7 @@ MEBIBYTE = 2**20
 
 def rows() -> Iterator[Row]:
     """Size and seconds of the large zoo, and its memory against that of one a tenth as large."""
-    few, many = (in_process(number) for number in (FEW, MANY))
+    few, many = (processes.ask("tests.bench.bench_zoo", "zoo", number) for number in (FEW, MANY))
     raw = 2 * many["weights"]
     share = many["bytes"] / MANY / raw
     yield Row(
@@ -66,14 +63,6 @@ def rows() -> Iterator[Row]:
     )
 
 
-def in_process(number: int) -> dict[str, float]:
-    """What `python -m tests.bench.bench_zoo NUMBER` prints."""
-    command = [sys.executable, "-m", "tests.bench.bench_zoo", str(number)]
-    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    found: dict[str, float] = json.loads(output.splitlines()[-1])
-    return found
-
-
 def measure(number: int, directory: Path) -> dict[str, float]:
     """Seconds to write, to read one, to stream and to align all networks; bytes on disk; peak memory."""
     model = models.mlp((64,), 10, hidden=(5,))
@@ -108,6 +97,11 @@ def measure(number: int, directory: Path) -> dict[str, float]:
     return found | {"memory": float(peak_memory())}
 
 
-if __name__ == "__main__":
+def in_folder(number: int) -> dict[str, float]:
+    """The same in a folder that is deleted afterwards."""
     with tempfile.TemporaryDirectory() as folder:
-        print(json.dumps(measure(int(sys.argv[1]), Path(folder))))
+        return measure(number, Path(folder))
+
+
+if __name__ == "__main__":
+    processes.answer({"zoo": in_folder})

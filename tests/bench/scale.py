@@ -19,7 +19,7 @@ import jax
 import numpy as np
 
 from symbnn import density, models, tree
-from tests.bench import bench_zoo
+from tests.bench import bench_zoo, processes
 from tests.bench.__main__ import processor
 from tests.bench.bench_inference import OPERATIONS_PER_PRODUCT, in_turns, products
 
@@ -176,7 +176,7 @@ def aligning() -> list[str]:
 
 def storing(rate: float) -> list[str]:
     """A million small networks: trained and kept."""
-    kept = bench_zoo.in_process(bench_zoo.FEW)
+    kept = processes.ask("tests.bench.bench_zoo", "zoo", bench_zoo.FEW)
     factor = NUM_ZOO / bench_zoo.FEW
     one = gradient(models.optunet((28, 28, 1), 10, hidden=(3,), computed_by="products"), BATCH, (28, 28, 1))
     steps = EPOCHS * (ZOO_IMAGES // BATCH)
