@@ -27,6 +27,7 @@ def rows() -> Iterator[Row]:
     """Every promise of this module."""
     yield _independent_row()
     yield _chain_row()
+    yield _mean_row()
     yield _memory_row()
     yield _balance_row()
     yield _residual_row()
@@ -119,6 +120,21 @@ def _chain_row() -> Row:
         bool(ratio >= 10 and min(gaps) >= -1e-4),
         f"{1e3 * statistics.median(ours):.0f} ms against {1e3 * statistics.median(theirs):.0f} ms a draw; "
         f"objective {100 * min(gaps):+.1f} % to {100 * max(gaps):+.1f} %",
+    )
+
+
+def _mean_row() -> Row:
+    """50 independent networks to the mean that they fit together, compilation included."""
+    _, spec = _reference()
+    samples = jax.block_until_ready(_networks(jax.random.key(7), 50))
+    _, seconds = _timed(lambda: symmetry.align(spec, samples, reference="mean"))
+    return Row(
+        "align 50 independent 784-512-512-512-10 nets to their mean, compilation included",
+        60.0,
+        seconds,
+        "s",
+        seconds < 60,
+        f"{seconds / 50:.2f} s a net",
     )
 
 
