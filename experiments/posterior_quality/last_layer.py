@@ -45,12 +45,17 @@ def find_head(problem: Problem) -> Head:
 
 
 def features(problem: Problem, head: Head, network: Params, images: Any) -> np.ndarray:
-    """What enters the last layer, (images, features)."""
-    parts = [
-        np.asarray(_features(problem.model.apply, head.kernel, network, images[start : start + BLOCK]))
-        for start in range(0, len(images), BLOCK)
-    ]
-    return np.concatenate(parts)
+    """What enters the last layer, (images, features); blocks of images are dealt to the devices in turns."""
+    devices = jax.local_devices()
+    networks = [jax.device_put(network, device) for device in devices]
+    parts: list[jax.Array] = []
+    for number, start in enumerate(range(0, len(images), BLOCK)):
+        turn = number % len(devices)
+        block = jax.device_put(np.asarray(images[start : start + BLOCK]), devices[turn])
+        parts.append(_features(problem.model.apply, head.kernel, networks[turn], block))
+        # Two blocks for every device at a time, so that none waits; no more, as activations take memory.
+        jax.block_until_ready(parts[: 1 - 2 * len(devices)][-1:])
+    return np.concatenate([np.asarray(part) for part in parts])
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))

@@ -30,6 +30,7 @@ from symbnn.inference.chains.report import SamplingError
 from symbnn.inference.chains.settings import Run
 from symbnn.inference.dropout import dropout
 from symbnn.inference.ensemble import ensemble
+from symbnn.inference.fastest import fastest_placement
 from symbnn.inference.hmc import hmc
 from symbnn.inference.laplace import laplace
 from symbnn.inference.mclmc import mclmc
@@ -67,6 +68,7 @@ __all__ = [
     "driver",
     "dropout",
     "ensemble",
+    "fastest_placement",
     "hmc",
     "json_lines",
     "laplace",
