@@ -71,7 +71,7 @@ def run(config: CompactPosterior, rundir: Path | str) -> Table:
                 columns.sampler_table(hmc.diagnostics),
             ],
             figures=_figures(samples, ensemble, to_first, laws, pruned),
-            findings=[*beyond.findings(further, near, to_mean), verdict],
+            findings=[*beyond.findings(further, near, to_mean), weights.finding(laws), verdict],
             explored=explorer.explorer(problem, samples, to_mean, explored),
         )
 

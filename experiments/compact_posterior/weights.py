@@ -64,6 +64,24 @@ def table(found: Any) -> Table:
     )
 
 
+def finding(found: Any) -> str:
+    """How alike the means are after alignment, and how much of that alignment makes by itself."""
+    after = found["after"]
+    alike = {other: correlation(after[one].mean, after[other].mean) for one, other in PAIRS if one == "HMC"}
+    control = alike.pop("prior draws")
+    told = ", ".join(f"{other} {value:.3f}" for other, value in alike.items())
+    below = [other for other, value in alike.items() if value <= control]
+    return (
+        f"Aligned means correlate with HMC's: {told}; prior draws, which learned nothing, {control:.3f}"
+        + (
+            f", no less than {' and '.join(below)}, so such a correlation is made by alignment"
+            if below
+            else ""
+        )
+        + "."
+    )
+
+
 def panels(found: Any) -> dict[tuple[str, str], Mapping[str, tuple[np.ndarray, np.ndarray]]]:
     """For the pair plots: means and standard deviations of every pair of methods, aligned."""
     after = found["after"]

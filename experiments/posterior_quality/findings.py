@@ -94,18 +94,21 @@ def single_finding(results: Results) -> str:
 
 
 def gain_finding(results: Results, name: str, *, sign: float) -> str:
-    """For which methods many modes are better (`sign` of their gain), and for which they are not."""
+    """For which methods many modes are better (`sign` of their gain), for which zero is inside the interval,
+    and for which they are worse."""
     better: list[str] = []
-    other: list[str] = []
+    unclear: list[str] = []
+    worse: list[str] = []
     for method in results.methods():
         gain = results.gain(method, name)
-        words = f"{results.name(method)} ({gain.text()}{', zero inside' if gain.holds_zero else ''})"
-        (better if sign * gain.value > 0 else other).append(words)
+        list_of = unclear if gain.holds_zero else better if sign * gain.value > 0 else worse
+        list_of.append(f"{results.name(method)} ({gain.text()})")
     source, _, end = name.rpartition("_")
     head, _, unit = HEADS[end].partition(", ")
     known = f"{head} ({source})" if source else head
     start = f"{known[0].upper()}{known[1:]}, many modes minus one in {UNITS.get(unit, unit)}: "
-    rest = f"; they do not for {', '.join(other)}" if other else ""
+    rest = f"; zero lies inside the interval for {', '.join(unclear)}" if unclear else ""
+    rest += f"; they are worse for {', '.join(worse)}" if worse else ""
     return f"{start}many modes beat one for {', '.join(better) or 'no method'}{rest}."
 
 

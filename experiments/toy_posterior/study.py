@@ -148,9 +148,9 @@ def finding(weights: dict[str, np.ndarray]) -> str:
 
 
 def _shape(pair: np.ndarray) -> str:
-    """Ring or diamond: which of the two lengths varies less."""
+    """Which of the two lengths varies less: that of a ring, or that of a diamond."""
     ring, diamond = _variations(pair)
     return (
         f"√(w₁² + w₂²) varies by {100 * ring:.1f} % of its mean and |w₁| + |w₂| by {100 * diamond:.1f} %: "
-        f"{'a ring' if ring < diamond else 'a diamond'}"
+        f"nearer to a {'ring' if ring < diamond else 'diamond'}"
     )

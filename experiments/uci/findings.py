@@ -1,5 +1,6 @@
 """All tables together: who predicts best, what compact posteriors lose, and what may be said of it."""
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -30,7 +31,7 @@ def compact_table(laws: Scores) -> Table:
     """NLL of every law above that of the draws; a row for every table of data."""
     names = [name for name in next(iter(laws.values())) if name != compact.DRAWS]
     rows = [Row.of(name, (scores.known(each[law]["gap"]) for law in names), 3) for name, each in laws.items()]
-    fewer = [f"{law} ({min(each[law]['fewer'] for each in laws.values()):.0f} x)" for law in names]
+    fewer = [f"{law} ({math.floor(min(each[law]['fewer'] for each in laws.values()))} x)" for law in names]
     title = "NLL of compact posteriors above that of the draws; in brackets, times fewer numbers, at least"
     return Table(title, fewer, rows)
 
@@ -42,7 +43,7 @@ def of_methods(judged: Scores) -> list[str]:
         method: sum(value == method for value in best.values()) for method in dict.fromkeys(best.values())
     }
     said = [
-        "Least NLL: "
+        "Least NLL of the Gaussian with the predictive moments: "
         + ", ".join(f"{scores.WORDS[method]} on {count} of {len(best)}" for method, count in counts.items())
         + "."
     ]
@@ -73,11 +74,17 @@ def of_laws(laws: Scores) -> list[str]:
     for law, controls in compact.CONTROLS.items():
         kept = [name for name, each in laws.items() if _keeps(each[law])]
         whole = sum(each[law]["mixture_gap"] <= MOST_LOST for each in laws.values())
+        far = [name for name in kept if laws[name][law]["gap"] < -MOST_LOST]
         words = (
-            f"{law[0].upper()}{law[1:]}: within {MOST_LOST} nats of the draws' NLL at {LEAST_FEWER:.0f} "
+            f"{law[0].upper()}{law[1:]}: at most {MOST_LOST} nats above the draws' NLL at {LEAST_FEWER:.0f} "
             f"times fewer numbers or more on {len(kept)} of {len(laws)} tables"
             + (f" ({', '.join(kept)})" if kept else "")
-            + f", by the NLL of the whole mixture of networks on {whole}"
+            + (
+                f", as far or further below it, so not near what draws predict, on {', '.join(far)}"
+                if far
+                else ""
+            )
+            + f"; by the NLL of the whole mixture of networks on {whole}"
         )
         also = [
             f"{control} on {sum(_keeps(each[control]) for each in laws.values())}" for control in controls

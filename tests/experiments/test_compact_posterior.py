@@ -8,8 +8,9 @@ from configs import STUDIES
 from configs.parts import Refinement
 from experiments.common import methods, problem
 from experiments.common.problem import perceptron
-from experiments.compact_posterior import explorer, refined, study
+from experiments.compact_posterior import explorer, refined, study, weights
 from symbnn import tree
+from symbnn.posteriors import DiagonalGaussian
 from tests.experiments.cases import debug_config, full_size
 
 KEY = jax.random.key(0)
@@ -20,6 +21,21 @@ def test_the_recipe_is_the_nearest_in_function_space_of_those_near_in_weight_spa
     assert refined.choose(distances, divergences, 1.0) == 1
     assert refined.choose(distances, divergences, 0.8) == 2
     assert refined.choose(distances, divergences, 0.05) == 0
+
+
+@pytest.mark.parametrize(("share", "is_made"), [(0.9, True), (0.1, False)])
+def test_a_control_that_is_as_alike_is_told(share, is_made):
+    """Means that are so much HMC's own: the ensemble's half, prior draws' `share`."""
+    random = np.random.default_rng(0)
+    centre = random.normal(size=1000)
+    parts = {"HMC": 1.0, "ensemble": 0.5, "VI": 0.99, "prior draws": share}
+    laws = {
+        name: DiagonalGaussian({"w": part * centre + (1 - part) * random.normal(size=1000)}, {"w": centre**2})
+        for name, part in parts.items()
+    }
+    said = weights.finding({"after": laws})
+    assert ("no less than ensemble, so such a correlation is made by alignment." in said) == is_made
+    assert "VI 1.000; prior draws, which learned nothing, " in said
 
 
 def test_held_out_images_are_in_no_fit():

@@ -122,7 +122,7 @@ def test_findings_without_a_reference_speak_of_predictions_and_follow_the_number
     assert not any("MMD" in sentence for sentence in said)
     said = findings.findings(made_up(80.0, 79.0))
     assert "More accurate than one network: none. More accurate than the ensemble: none." in said[0]
-    assert "beat one for no method; they do not for SWAG" in said[1]
+    assert "beat one for no method; they are worse for SWAG" in said[1]
 
 
 def test_the_page_says_what_ran_and_with_how_little(problem):

@@ -71,17 +71,18 @@ def test_a_finding_names_where_many_modes_do_not_beat_one():
     made_up = made_up_results([90.0, 89.0, 91.0], [92.0, 91.5, 92.5])
     words = findings.gain_finding(made_up, "accuracy", sign=1.0)
     assert "beat one for SWAG (2.00 [1.52, 2.48])" in words
-    assert "do not for Laplace (-2.00 [-2.48, -1.52])" in words
+    assert "are worse for Laplace (-2.00 [-2.48, -1.52])" in words
+    assert "inside" not in words
     # The smaller Brier score is the better one.
     words = findings.gain_finding(made_up, "brier", sign=-1.0)
     assert "beat one for Laplace" in words
-    assert "do not for SWAG" in words
+    assert "are worse for SWAG" in words
 
 
 def test_equal_versions_are_no_gain():
     words = findings.gain_finding(made_up_results([90.0, 91.0], [90.0, 91.0]), "accuracy", sign=1.0)
-    assert "beat one for no method" in words
-    assert "zero inside" in words
+    assert "beat one for no method; zero lies inside the interval for SWAG (0.00 [" in words
+    assert "worse" not in words
 
 
 @pytest.mark.parametrize(("discrepancy", "words"), [(0.5, "as it must"), (1.5, "NOT in the interval")])

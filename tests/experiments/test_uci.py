@@ -150,7 +150,7 @@ def test_findings_follow_the_numbers():
         "yacht": {"ensemble": made_up(math.nan), "mclmc": made_up(-2.9, rhat_95=1.005)},
     }
     said = findings.of_methods(judged)
-    assert said[0] == "Least NLL: MCLMC on 2 of 2."
+    assert said[0] == "Least NLL of the Gaussian with the predictive moments: MCLMC on 2 of 2."
     assert "on 1 of 2 tables for MCLMC (median over the tables 1.25). Where it is larger" in said[1]
     assert said[2].startswith("airfoil: bde has RMSE 1.0000 and NLL -0.800")
     assert "published are 0.1215 and -0.913" in said[2]
@@ -168,13 +168,23 @@ def test_a_law_that_loses_little_but_is_not_small_does_not_count():
         "thinned draws": {"gap": 0.0, "mixture_gap": 0.5, "fewer": 60.0},
     }
     said = findings.of_laws({"yacht": kept, "energy": large})
-    assert "on 1 of 2 tables (yacht), by the NLL of the whole mixture of networks on 1; its" in said[0]
+    assert "on 1 of 2 tables (yacht); by the NLL of the whole mixture of networks on 1; its" in said[0]
     assert said[0].endswith("its controls: refined q_d on 2, random q on 1.")
     assert "on 2 of 2 tables (yacht, energy)" in said[1]
     assert said[1].endswith("its controls: raw mixture on 2, random mixture on 2, thinned draws on 2.")
     assert "lose less than the refined mixture on 1 of 2 tables, by the NLL of the whole" in said[2]
     assert "networks on 0: there" in said[2]
     assert "there" not in findings.of_laws({"yacht": kept})[2]
+
+
+def test_a_law_far_below_the_draws_is_not_called_near_them():
+    names = [name for law, controls in compact.CONTROLS.items() for name in (law, *controls)]
+    far = {name: {"gap": -0.3, "mixture_gap": -0.3, "fewer": 60.0} for name in names}
+    said = findings.of_laws({"yacht": far})[0]
+    assert (
+        "on 1 of 1 tables (yacht), as far or further below it, so not near what draws predict, on yacht;"
+        in said
+    )
 
 
 def test_thinned_draws_are_evenly_spaced_and_no_more_numbers_than_the_mixture():
