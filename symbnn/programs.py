@@ -21,7 +21,7 @@ def has_convolution(program: Any) -> bool:
 
 
 def operations(program: Any) -> float:
-    """Multiplications and additions of the matrix products of a jaxpr and of what it calls."""
+    """Multiplications and additions of matrix products and convolutions, of a jaxpr and of what it calls."""
     return float(sum(_operations(equation) for equation in program.eqns))
 
 
@@ -30,5 +30,10 @@ def _operations(equation: Any) -> float:
         (contracted, _), _ = equation.params["dimension_numbers"]
         sizes = equation.invars[0].aval.shape
         return 2.0 * equation.outvars[0].aval.size * math.prod(sizes[axis] for axis in contracted)
+    if equation.primitive.name == "conv_general_dilated":
+        kernel = equation.invars[1].aval
+        # An output sums over the kernel of its feature: the places, and the inputs of its group.
+        num_features = kernel.shape[equation.params["dimension_numbers"].rhs_spec[0]]
+        return 2.0 * equation.outvars[0].aval.size * kernel.size / num_features
     # A loop of unknown length counts once.
     return equation.params.get("length", 1) * sum(map(operations, programs_in(equation)))

@@ -20,6 +20,29 @@ def test_operations_are_those_of_matrix_products():
     assert count(jax.grad(lambda x, w: jnp.sum((x @ w) ** 2), (0, 1)), X, W) == 3 * 2 * 5 * 3 * 7
 
 
+def test_operations_are_those_of_convolutions():
+    images, kernel = jnp.ones((4, 8, 8, 6)), jnp.ones((3, 3, 6, 10))
+    names = ("NHWC", "HWIO", "NHWC")
+
+    def convolve(images, kernel, **settings):
+        return jax.lax.conv_general_dilated(
+            images, kernel, padding="VALID", dimension_numbers=names, **settings
+        )
+
+    # Six by six places, each a product of 3 x 3 x 6 numbers for ten features.
+    each = 2 * 4 * 6 * 6 * 10 * 3 * 3 * 6
+    assert count(lambda x, w: convolve(x, w, window_strides=(1, 1)), images, kernel) == each
+    assert count(lambda x, w: convolve(x, w, window_strides=(2, 2)), images, kernel) == each / 4
+    # In two groups a feature sees three of the six inputs.
+    grouped = count(
+        lambda x, w: convolve(x, w, window_strides=(1, 1), feature_group_count=2), images, kernel[:, :, :3]
+    )
+    assert grouped == each / 2
+    # Side by side, networks are groups of one convolution.
+    networks = jax.vmap(lambda w: convolve(images, w, window_strides=(1, 1)))
+    assert count(networks, jnp.stack([kernel] * 3)) == 3 * each
+
+
 def test_operations_of_called_programs_count_as_often_as_they_run():
     assert count(jax.jit(jnp.matmul), X, W) == 2 * 5 * 3 * 7
 

@@ -163,30 +163,28 @@ def _factors(reading: Reading, layout: Layout, network: int, leaves: Leaves) -> 
 def _correction(
     layout: Layout, data: jax.Array, target: jax.Array, mean: jax.Array, *, is_centred: bool
 ) -> jax.Array:
-    """(XᵀX + λ)⁻¹ Xᵀ (Y − X W₀)."""
+    """(XᵀX + λ)⁻¹ Xᵀ (Y − X W₀), of rows minus their means where there is a shift to hold these.
+
+    The means first: a sum of squares minus the square of a sum would be rounding where inputs vary little
+    around a large value.
+    """
     size, units = mean.shape
-    sums: Any = (jnp.zeros((size, size)), jnp.zeros((size, units)), jnp.zeros(size), jnp.zeros(units), 0)
-    for rows, made in layout.parts(data, target):
-        sums = _summed(sums, rows, made, mean)
-    gram, product, row_sum, rest_sum, count = sums
+    centre: Any = (jnp.zeros(size), jnp.zeros(units))
     if is_centred:
-        gram = gram - jnp.outer(row_sum, row_sum) / count
-        product = product - jnp.outer(row_sum, rest_sum) / count
+        sums = [(rows.sum(0), made.sum(0), rows.shape[0]) for rows, made in layout.parts(data, target)]
+        count = sum(number for *_, number in sums)
+        centre = tuple(sum(part[which] for part in sums) / count for which in (0, 1))
+    gram, product = jnp.zeros((size, size)), jnp.zeros((size, units))
+    for rows, made in layout.parts(data, target):
+        gram, product = _summed((gram, product), rows - centre[0], made - centre[1], mean)
     ridge = RIDGE * jnp.mean(jnp.diagonal(gram)) + jnp.finfo(gram.dtype).tiny
     return jax.scipy.linalg.solve(gram + ridge * jnp.eye(size), product, assume_a="pos").astype(mean.dtype)
 
 
 @jax.jit
 def _summed(sums: Any, rows: jax.Array, made: jax.Array, mean: jax.Array) -> Any:
-    gram, product, row_sum, rest_sum, count = sums
-    rest = made - rows @ mean
-    return (
-        gram + rows.T @ rows,
-        product + rows.T @ rest,
-        row_sum + jnp.sum(rows, 0),
-        rest_sum + jnp.sum(rest, 0),
-        count + rows.shape[0],
-    )
+    gram, product = sums
+    return gram + rows.T @ rows, product + rows.T @ (made - rows @ mean)
 
 
 def _weighed(weights: Sequence[float | jax.Array], arrays: Sequence[jax.Array]) -> jax.Array:

@@ -40,6 +40,8 @@ class Likelihood(NamedTuple):
     """Outputs -> standard deviation of a real-valued target (n, k); None where `predictive` says it all."""
     noise: float | None = None
     """The standard deviation of all targets, where that is one known number."""
+    bounds: tuple[float, float] | None = None
+    """The least and the largest value that a target may have; None if any will do."""
 
 
 def categorical() -> Likelihood:
@@ -82,6 +84,7 @@ def bernoulli() -> Likelihood:
         sample=lambda key, logits: jax.random.bernoulli(key, jax.nn.sigmoid(logits)).astype(logits.dtype),
         num_outputs=lambda targets: targets.shape[-1],
         has_labels=False,
+        bounds=(0.0, 1.0),
     )
 
 

@@ -192,6 +192,7 @@ def _check_data(data: Any, likelihood: Likelihood, model: Any, shapes: Any) -> B
             f"{likelihood.name} with targets {targets.shape} needs {expected} outputs; "
             f"the network has {outputs[-1]}"
         )
+    _check_bounds(targets, likelihood)
     return Batch(cast, jnp.asarray(targets, cast.dtype))
 
 
@@ -224,3 +225,17 @@ def _check_labels(targets: np.ndarray, outputs: tuple[int, ...], likelihood: Lik
             f"got {targets.min()} to {targets.max()}"
         )
     return targets
+
+
+def _check_bounds(targets: np.ndarray, likelihood: Likelihood) -> None:
+    """`ValueError` with the first target outside the bounds of the likelihood."""
+    if likelihood.bounds is None:
+        return
+    low, high = likelihood.bounds
+    is_bad = (targets < low) | (targets > high)
+    if np.any(is_bad):
+        first = tuple(int(i) for i in np.unravel_index(np.argmax(is_bad), targets.shape))
+        raise ValueError(
+            f"{likelihood.name} takes targets in [{low:g}, {high:g}]; {np.sum(is_bad)} of {targets.size} are "
+            f"not, the first at index {first}: {targets[first]}; scale them, or take another likelihood"
+        )

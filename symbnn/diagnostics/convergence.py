@@ -75,8 +75,10 @@ def _rhat(halves: Draws) -> PerQuantity:
     length = halves.shape[1]
     within = jnp.var(halves, axis=1, ddof=1).mean(0)
     between = length * jnp.var(halves.mean(1), axis=0, ddof=1)
-    moving = jnp.sqrt(((length - 1) / length * within + between / length) / jnp.where(within > 0, within, 1))
-    return jnp.where(within > 0, moving, jnp.where(_spread_of_chains(halves) > 0, jnp.inf, 1.0))
+    # Seen in the draws themselves: a mean that is rounded leaves a variance.
+    moves = (within > 0) & ~_is_constant(halves)
+    moving = jnp.sqrt(((length - 1) / length * within + between / length) / jnp.where(moves, within, 1))
+    return jnp.where(moves, moving, jnp.where(_spread_of_chains(halves) > 0, jnp.inf, 1.0))
 
 
 def _defined(halves: Draws, ess: PerQuantity) -> PerQuantity:

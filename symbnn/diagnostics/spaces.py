@@ -48,7 +48,7 @@ class Summary(NamedTuple):
     low_ess: float
     """The smaller of bulk and tail ESS, at the worst 5 % of quantities."""
     num_constant: int
-    """Quantities that never move (R-hat 1 if the chains agree on the value)."""
+    """Quantities that move in no chain (R-hat 1 if the chains agree on the value, else infinite)."""
     num_nonfinite: int = 0
     """Quantities with draws that are NaN or infinite: if there are any, the statistics above are NaN."""
 
@@ -122,14 +122,13 @@ def summarise(draws: Float[Array, "chains draws quantities"]) -> Summary:
     starts = range(0, draws.shape[2], QUANTITIES_PER_BLOCK)
     parts = [_statistics(draws[:, :, start : start + QUANTITIES_PER_BLOCK]) for start in starts]
     split, rank, bulk, tail = (jnp.concatenate(part) for part in zip(*parts, strict=True))
-    median, high = jnp.quantile(rank, jnp.array([0.5, 0.95]))
-    constant = (draws.max((0, 1)) == draws.min((0, 1))).sum()
+    constant = (draws.max(1) == draws.min(1)).all(0).sum()
     return Summary(
-        median_rhat=float(median),
-        rhat_95=float(high),
+        median_rhat=_quantile(rank, 0.5),
+        rhat_95=_quantile(rank, 0.95),
         max_rhat=float(rank.max()),
         share_above=float(jnp.where(jnp.isnan(rank), jnp.nan, rank > RHAT_LIMIT).mean()),
-        median_split_rhat=float(jnp.median(split)),
+        median_split_rhat=_quantile(split, 0.5),
         median_bulk_ess=float(jnp.median(bulk)),
         median_tail_ess=float(jnp.median(tail)),
         low_ess=float(jnp.quantile(jnp.minimum(bulk, tail), 0.05)),
@@ -166,6 +165,12 @@ def verdict(function: Summary, *, num_chains: int) -> str:
 def _of_weights(samples: Samples, num_chains: int) -> Summary:
     chains.check_numbers(samples, "it has no variance")
     return summarise(tree.by_chain(tree.matrix(samples), num_chains))
+
+
+def _quantile(values: Float[Array, " quantities"], share: float) -> float:
+    """Linear between neighbours; the upper one where that is infinite, as nothing lies between."""
+    linear = jnp.quantile(values, share)
+    return float(jnp.where(jnp.isfinite(linear), linear, jnp.quantile(values, share, method="higher")))
 
 
 @jax.jit

@@ -96,9 +96,18 @@ def _adaptive_gap(confidence: Float[Array, " n"], correct: Array, bins: int) -> 
         raise ValueError(f"bins: expected between 1 and the {count} inputs, got {bins}")
     sizes = [count // bins + (index < count % bins) for index in range(bins)]
     owner = np.repeat(np.arange(bins), sizes)
-    # Ties in confidence are broken by correctness, so the value does not depend on the order of the inputs.
-    ordered, right = jax.lax.sort((confidence, jnp.asarray(correct, confidence.dtype)), num_keys=2)
+    ordered, right = jax.lax.sort_key_val(confidence, jnp.asarray(correct, confidence.dtype))
+    right = mean_of_ties(ordered, right)
     return jnp.sum(jnp.abs(jax.ops.segment_sum(right - ordered, owner, num_segments=bins))) / count
+
+
+def mean_of_ties(ordered: Float[Array, " n"], values: Float[Array, " n"]) -> Float[Array, " n"]:
+    """Every value as the mean over the inputs of equal confidence, which have no order among them."""
+    group = jnp.cumsum(jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.diff(ordered) != 0]))
+    total = partial(
+        jax.ops.segment_sum, segment_ids=group, num_segments=len(ordered), indices_are_sorted=True
+    )
+    return (total(values) / jnp.maximum(total(jnp.ones_like(values)), 1.0))[group]
 
 
 def bin_edges(bins: int) -> np.ndarray:
@@ -129,7 +138,7 @@ def expected_gap(sums: Bins) -> Float[Array, ""]:
 
 def maximum_gap(sums: Bins) -> Float[Array, ""]:
     """Largest |accuracy_b - confidence_b|; an empty bin has none."""
-    return jnp.max(jnp.abs(sums.correct - sums.confidence) / jnp.maximum(sums.counts, 1.0))
+    return jnp.max(jnp.abs(sums.correct - sums.confidence) / jnp.where(sums.counts > 0, sums.counts, 1.0))
 
 
 def classwise_sums(

@@ -134,6 +134,14 @@ def finite_targets(name: str, value: Any, given: tuple[Any, ...]) -> None:
     _shape(name, value, np.shape(given[0])[1:])
 
 
+def input_weights(name: str, value: Any, given: tuple[Any, ...]) -> None:
+    """One finite number of at least zero per row of the first argument."""
+    _shape(name, value, np.shape(given[0])[:1])
+    finite(name, value)
+    if not _is_traced(value) and float(_bounds(value)[0]) < 0:
+        raise ValueError(f"{name}: expected numbers of at least zero, got {float(_bounds(value)[0]):g}")
+
+
 def _shape(name: str, value: Any, expected: tuple[int, ...]) -> None:
     if np.shape(value) != expected:
         raise ValueError(f"{name}: expected shape {expected}, got {np.shape(value)}")

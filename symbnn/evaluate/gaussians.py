@@ -19,7 +19,7 @@ Gaussian = Any
 
 
 def kl(q: Gaussian, p: Gaussian) -> Float[Array, ""]:
-    """KL(q || p) in nats."""
+    """KL(q || p) in nats; infinite where one of them knows a weight exactly and the other does not."""
     return _kl(*_checked(q, p))
 
 
@@ -35,8 +35,10 @@ def _kl(mean_q: Params, std_q: Params, mean_p: Params, std_p: Params) -> jax.Arr
         log_ratio = jnp.log(std_p) - jnp.log(std_q)
         spread = log_ratio + 0.5 * jnp.expm1(-2.0 * log_ratio)
         terms = spread + 0.5 * jnp.square((mean_q - mean_p) / std_p)
-        # A weight that both know: no information between them, or no way from one to the other.
+        # A weight that both know: no information between them, or no way from one to the other; likewise none
+        # from a law that does not know a weight to one that does.
         is_known = (std_q == 0) & (std_p == 0)
+        terms = jnp.where((std_p == 0) & (std_q > 0), jnp.inf, terms)
         return jnp.sum(jnp.where(is_known, jnp.where(mean_q == mean_p, 0.0, jnp.inf), terms))
 
     return jax.tree.reduce(jnp.add, jax.tree.map(leaf, mean_q, std_q, mean_p, std_p))

@@ -169,11 +169,17 @@ def _bridge(how: _How, outputs: Outputs, key: Key | None, index: jax.Array) -> j
     mean, covariance = outputs
     num_classes = mean.shape[-1]
     to_sum, total = covariance.sum(-1), covariance.sum((-2, -1))[:, None]
+    known = how.likelihood.predictive(mean)
+    is_known = jnp.all(jnp.diagonal(covariance, axis1=1, axis2=2) == 0, axis=-1, keepdims=True)
+    # One in place of what is not used: zero by zero.
+    to_sum, total = jnp.where(is_known, 0.0, to_sum), jnp.where(is_known, 1.0, total)
     mean = mean - to_sum * mean.sum(-1, keepdims=True) / total
     variance = jnp.diagonal(covariance, axis1=1, axis2=2) - jnp.square(to_sum) / total
+    variance = jnp.where(is_known, 1.0, variance)
     ratios = mean + jax.nn.logsumexp(-mean, axis=-1, keepdims=True) - 2.0 * math.log(num_classes)
     rest = math.log(1.0 - 2.0 / num_classes) if num_classes > 2 else -math.inf
-    return jax.nn.softmax(jnp.logaddexp(rest, ratios) - jnp.log(variance), axis=-1)
+    bridged = jax.nn.softmax(jnp.logaddexp(rest, ratios) - jnp.log(variance), axis=-1)
+    return jnp.where(is_known, known, bridged)
 
 
 def _monte_carlo(how: _How, outputs: Outputs, key: Key | None, index: jax.Array) -> jax.Array:

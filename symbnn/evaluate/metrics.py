@@ -27,7 +27,7 @@ from symbnn.evaluate.calibration import (
     maximum_gap,
     top_label,
 )
-from symbnn.evaluate.checks import Labels, Probs, checked, labels, probabilities, same_shape
+from symbnn.evaluate.checks import Labels, Probs, checked, input_weights, labels, probabilities, same_shape
 from symbnn.evaluate.classification import label_probabilities
 
 
@@ -86,7 +86,7 @@ class Metrics:
         }
 
 
-@checked(probabilities, labels, same_shape)
+@checked(probabilities, labels, same_shape, input_weights)
 @partial(jax.jit, static_argnames="bins")
 def _summarise(
     probs: Probs,

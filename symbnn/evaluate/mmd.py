@@ -30,6 +30,8 @@ from symbnn.names import lookup
 from symbnn.types import Key, Samples
 
 NUM_FOR_BANDWIDTHS = 500
+# Of estimates, which are differences of means of numbers up to one.
+ROUNDING = 4e-6
 
 
 class Discrepancy(NamedTuple):
@@ -155,7 +157,8 @@ def _discrepancy(
     p_value = None
     if one.permuted is not None:
         # Share at least as large, the given arrangement counted: under equal laws it is as likely as any.
-        p_value = (1 + jnp.sum(one.permuted >= one.given[0])) / (1 + one.permuted.size)
+        # An arrangement that is the given one, or that with the sets exchanged, is summed in another order.
+        p_value = (1 + jnp.sum(one.permuted >= one.given[0] - ROUNDING)) / (1 + one.permuted.size)
     tails = jnp.asarray([0.5 - 0.5 * confidence, 0.5 + 0.5 * confidence])
     return Discrepancy(
         value=one.given[0],

@@ -8,14 +8,13 @@ Inputs of equal confidence have no order. Each counts as the mean of its tie gro
 over all orders (r_k is linear in the errors), so the value does not depend on how the inputs were listed.
 """
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from symbnn.evaluate.calibration import top_label
+from symbnn.evaluate.calibration import mean_of_ties, top_label
 from symbnn.evaluate.checks import Labels, Probs, checked, labels, probabilities
 
 
@@ -32,10 +31,7 @@ def risk_coverage_curve(probs: Probs, labels: Labels) -> RiskCoverage:
     """The risk r_k at every coverage k/n."""
     count = probs.shape[0]
     confidence, correct = top_label(probs, labels)
-    descending, errors = jax.lax.sort_key_val(-confidence, 1.0 - correct)
-    group = jnp.cumsum(jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.diff(descending) > 0]))
-    total = partial(jax.ops.segment_sum, segment_ids=group, num_segments=count, indices_are_sorted=True)
-    expected = (total(errors) / jnp.maximum(total(jnp.ones(count)), 1.0))[group]
+    expected = mean_of_ties(*jax.lax.sort_key_val(-confidence, 1.0 - correct))
     position = jnp.arange(1, count + 1)
     return RiskCoverage(position / count, jnp.cumsum(expected) / position)
 

@@ -16,6 +16,7 @@ from jaxtyping import Array
 
 from symbnn import keys, tree
 from symbnn.density import Batch, tempered
+from symbnn.inference.storage import program_checksum
 from symbnn.inference.training.train import Problem
 from symbnn.models.base import join_statistics
 from symbnn.programs import has_convolution
@@ -113,9 +114,18 @@ def steps_on_host(problem: Problem, dynamics: Dynamics, states: ChainState, chai
     """Whether a step convolves on a CPU, where that is slow in a compiled loop."""
     if jax.default_backend() != "cpu":
         return False
+    return has_convolution(_one_step.trace(problem, dynamics, *_first_step(states, chains)).jaxpr)
+
+
+def step_checksum(problem: Problem, dynamics: Dynamics, states: ChainState, chains: Chains) -> str:
+    """What a step computes, prior and temperature included: a name alone does not say."""
+    return program_checksum(functools.partial(_step, problem, dynamics), *_first_step(states, chains))
+
+
+def _first_step(states: ChainState, chains: Chains) -> tuple[Chains, ChainState, Steps]:
+    """What a step of the first chain is called with."""
     own = Chains(tree.take(chains.statistics, 0), chains.keys[0], chains.data)
-    now = Steps(np.int32(0), np.float32(0), np.float32(0))
-    return has_convolution(_one_step.trace(problem, dynamics, own, tree.take(states, 0), now).jaxpr)
+    return own, tree.take(states, 0), Steps(np.int32(0), np.float32(0), np.float32(0))
 
 
 def _step(problem: Problem, dynamics: Dynamics, chain: Chains, state: ChainState, now: Steps) -> ChainState:

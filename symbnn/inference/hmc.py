@@ -73,7 +73,8 @@ def hmc(
         integrator: "leapfrog", or "mclachlan", whose step has two gradients and may be more than twice as
             long.
         jitter: In [0, 1): every step size is uniform on ±jitter around its value, which breaks periods.
-        mass: While adapting, "diagonal" finds a mass for every weight; None is "identity".
+        mass: While adapting, "diagonal" finds a mass for every weight, in a burn-in of at least 20; None is
+            "identity".
         target_acceptance: What the adaptation aims at; None is 0.8.
         max_num_steps: Most steps of a transition whose step size adapts, in the burn-in, when it may be tiny,
             and after it; None is 1000.
@@ -87,6 +88,7 @@ def hmc(
     )
     if step_size is None:
         adaptation.check_windows(num_burnin, mass=mass, target_acceptance=target_acceptance)
+        adaptation.require_mass(num_burnin, mass)
     most = MAX_NUM_STEPS if max_num_steps is None else max_num_steps
 
     def method(key: Key, target: Target) -> Fit:

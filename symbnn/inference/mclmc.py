@@ -88,7 +88,7 @@ def mclmc(
     if kernel == "adjusted" and step_size is None:
         adaptation.check_windows(num_burnin, target_acceptance=target_acceptance)
     if kernel == "unadjusted" and (step_size is None or length is None):
-        check_burnin(num_burnin)
+        check_burnin(num_burnin, finds_length=length is None)
 
     def method(key: Key, target: Target) -> Fit:
         distance = length or 0.5 * math.pi * adaptation.prior_radius(target)

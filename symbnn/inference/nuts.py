@@ -1,6 +1,8 @@
 """The No-U-Turn Sampler (Hoffman & Gelman 2014) with multinomial proposals (Betancourt 2017), from BlackJAX,
 with energies that float32 can hold (`chains.relative`)."""
 
+import logging
+
 import blackjax
 from blackjax.mcmc.hmc import HMCState
 
@@ -14,6 +16,8 @@ from symbnn.inference.placement import EVERYWHERE, Placement
 from symbnn.inference.progress import ShowProgress
 from symbnn.inference.storage import IN_MEMORY, Storage
 from symbnn.types import Key, Samples
+
+logger = logging.getLogger(__name__)
 
 
 @sampler
@@ -40,6 +44,7 @@ def nuts(
         step_size: Of the leapfrog integrator, with unit masses; None adapts it by windows in the burn-in.
         max_doublings: A trajectory that does not turn back ends after 2^`max_doublings` steps.
         mass: While adapting, None and "diagonal" find a mass for every weight, "identity" leaves them at 1.
+            A burn-in of fewer than 20 finds none: None leaves them at 1 then, "diagonal" is refused.
         target_acceptance: What the adaptation aims at; None is 0.8.
         (settings of all samplers)
     """
@@ -48,6 +53,10 @@ def nuts(
     adaptation.require_adapting(step_size, mass=mass, target_acceptance=target_acceptance)
     if step_size is None:
         adaptation.check_windows(num_burnin, mass=mass, target_acceptance=target_acceptance)
+        adaptation.require_mass(num_burnin, mass)
+        if mass is None and num_burnin < adaptation.LEAST_FOR_MASS:
+            least = adaptation.LEAST_FOR_MASS
+            logger.warning("nuts: masses stay at 1, a burn-in of %d is too short (%d)", num_burnin, least)
     check_count("max_doublings", max_doublings)
 
     def method(key: Key, target: Target) -> Fit:

@@ -32,6 +32,7 @@ from symbnn.inference.dynamics import (
     Steps,
     run_compiled,
     run_on_host,
+    step_checksum,
     steps_on_host,
 )
 from symbnn.inference.multimode import ModeMethod
@@ -98,13 +99,14 @@ def sgmcmc(
         refuse_batch_statistics(starts, target.model)
         if batch_size > problem.num_data:
             raise ValueError(f"batch_size is {batch_size}, but there are only {problem.num_data} data points")
-        if sink is not None:
-            begin = ", ".join(map(checksum, jax.tree.leaves(starts)))
-            sink.open(fingerprint(mode_keys, target, {"method": name, "starts": begin}))
         weights, statistics = split_statistics(starts)
         at_rest = jax.tree.map(jnp.zeros_like, weights)
         state = ChainState(weights, at_rest, jnp.zeros(len(mode_keys), jnp.int32))
         chains = Chains(statistics, mode_keys, target.data)
+        if sink is not None:
+            begin = ", ".join(map(checksum, jax.tree.leaves(starts)))
+            step = step_checksum(problem, dynamics, state, chains)
+            sink.open(fingerprint(mode_keys, target, {"method": name, "starts": begin, "step": step}))
         by_host = steps_on_host(problem, dynamics, state, chains)
         advance = functools.partial(run_on_host if by_host else run_compiled, problem, dynamics, chains)
         with reporting(progress) as tell:

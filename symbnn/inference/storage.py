@@ -54,11 +54,22 @@ class Stored:
 
     def chunks(self) -> Iterator[Samples]:
         """Chunk by chunk in order of time, each with axes (chain, draw, ...)."""
+        missing = self.num_samples
         for index in self.indices:
             chunk = self.sink.read(index)
             if chunk is None:
                 raise ValueError(f"Chunk {index} of the stored draws is missing; run again to compute it")
-            yield unflatten("draws", chunk, self.template)
+            # A longer run may have added to the last chunk.
+            draws = jax.tree.map(
+                lambda leaf, most=missing: leaf[:, :most], unflatten("draws", chunk, self.template)
+            )
+            missing -= jax.tree.leaves(draws)[0].shape[1]
+            yield draws
+        if missing:
+            raise ValueError(
+                f"The stored chunks hold {self.num_samples - missing} draws of every chain, but this run has "
+                f"{self.num_samples}; run it again to compute those that are missing"
+            )
 
     def load(self, *, every: int = 1) -> Samples:
         """Each `every`-th draw of every chain in memory, chain-major."""

@@ -23,6 +23,9 @@ from symbnn.posteriors.base import check_num, register
 from symbnn.types import Key, Params, Samples
 
 LOG_TWO_PI = math.log(2.0 * math.pi)
+LEAST_REST = 0.01
+"""Of a spread by factors: it widens that by 5e-5. With less a log-density in float32 is a difference of
+numbers so large that their rounding shows."""
 
 
 @register()
@@ -93,19 +96,20 @@ class LowRankGaussian:
         """Log-density by the matrix inversion and determinant lemmas, O(weights · rank²).
 
         Without `std` and with fewer factors than weights the law lives on an affine subspace and has no
-        density: a `ValueError`.
+        density: a `ValueError`. A weight with factors whose `std` is zero is given `LEAST_REST` of its
+        spread; one without either is known.
         """
         tree.check_same_shapes("params", params, self.mean)
         if self.std is None:
             return self._log_prob_of_factors(params)
-        difference = _difference(params, self.mean)
-        whitened = jax.tree.map(lambda f, s: f / s, self.factors, self.std)
+        difference, std = _difference(params, self.mean), jax.tree.map(_with_rest, self.factors, self.std)
+        whitened = jax.tree.map(_whitened, self.factors, std)
         gram = jnp.eye(self.rank) + _gram(whitened)
-        projected = _project(whitened, jax.tree.map(lambda d, s: d / s, difference, self.std))
+        projected = _project(whitened, jax.tree.map(_whitened, difference, std))
         cholesky = jnp.linalg.cholesky(gram)
         half = jax.scipy.linalg.solve_triangular(cholesky, projected, lower=True)
         log_determinant = jnp.sum(jnp.log(jnp.diagonal(cholesky)))
-        return _diagonal_log_prob(difference, self.std) + 0.5 * jnp.sum(half**2) - log_determinant
+        return _diagonal_log_prob(difference, std) + 0.5 * jnp.sum(half**2) - log_determinant
 
     def loadings(self, direction: Params) -> tuple[Array, Params | None]:
         """Products with the factors, and std∘direction (see `posteriors.Gaussian`)."""
@@ -190,6 +194,16 @@ class LowRankPrecision:
 
 def _difference(params: Params, mean: Params) -> Params:
     return jax.tree.map(lambda leaf, m: leaf - m, params, mean)
+
+
+def _with_rest(factors: Array, std: Array) -> Array:
+    """`std`, and `LEAST_REST` of the factors' spread where it is zero."""
+    return jnp.where(std == 0, LEAST_REST * jnp.sqrt(jnp.sum(jnp.square(factors), axis=0)), std)
+
+
+def _whitened(values: Array, std: Array) -> Array:
+    """Values in standard deviations; zero where a weight is known, which `_diagonal_log_prob` judges."""
+    return jnp.where(std == 0, 0.0, values / jnp.where(std == 0, 1.0, std))
 
 
 def _diagonal_log_prob(difference: Params, std: Params) -> Float[Array, ""]:

@@ -22,6 +22,7 @@ def jacobian_of(
     apply: Callable[..., Any], rebuild: Callable[[jax.Array], Params], size: int, inputs: tuple, key: Key
 ) -> Callable[[jax.Array], np.ndarray]:
     """Weights as a vector to rows of the Jacobian, or random combinations of them: the same null space."""
+    _check_varied(inputs)
 
     def outputs_of(flat: jax.Array, data: tuple) -> jax.Array:
         found = jax.tree.leaves(apply(rebuild(flat), *data))
@@ -51,6 +52,17 @@ def jacobian_of(
         return found
 
     return jacobian
+
+
+def _check_varied(inputs: tuple) -> None:
+    """`ValueError` if there are numbers among the inputs and none of them differ: no data are like these."""
+    named = {name: jnp.asarray(leaf) for name, leaf in tree.named_leaves(inputs).items()}
+    real = {name: leaf for name, leaf in named.items() if jnp.issubdtype(leaf.dtype, jnp.floating)}
+    if real and not any(leaf.size > 1 and float(jnp.std(leaf)) > 0 for leaf in real.values()):
+        raise ValueError(
+            "the inputs are all one number, and data are drawn like them: give inputs as the network sees "
+            f"them, such as jax.random.normal(key, {next(iter(real.values())).shape})"
+        )
 
 
 def _drawn(inputs: tuple, key: Key) -> tuple:

@@ -275,3 +275,19 @@ def test_published_resnets_are_merged_without_training():
     assert accuracy(with_statistics) > 0.42
     assert accuracy(pair.params) > 0.75
     assert accuracy(compact.merge(model, networks, inputs=inputs).params) > 0.65
+
+
+def test_inputs_far_from_zero_are_fitted_as_those_around_it():
+    """A year or a pressure: the same networks on shifted inputs, with biases that take the shift out."""
+    shift = 1e4
+    first, second = (MLP.init(jax.random.key(seed)) for seed in (0, 1))
+
+    def shifted(params):
+        layer = params["hidden0"]
+        return {**params, "hidden0": layer | {"bias": layer["bias"] - shift * layer["kernel"].sum(0)}}
+
+    near = compact.merge(MLP, [first, second], inputs=INPUTS)
+    far = compact.merge(MLP, [shifted(first), shifted(second)], inputs=INPUTS + shift)
+    outputs = [MLP.apply(near.params, INPUTS), MLP.apply(far.params, INPUTS + shift)]
+    # Inputs of 10,000 are known to a thousandth in single precision.
+    np.testing.assert_allclose(*outputs, atol=0.02)

@@ -251,12 +251,25 @@ def mixed_dtypes(key):
         (None, density.Batch(VALUES, VALUES), {"likelihood": density.gaussian(1.0)}, "needs 2 outputs"),
         (None, density.Batch(VALUES, LABELS % 3), {"temperature": 0.0}, "temperature must be positive"),
         (None, density.Batch(VALUES, LABELS % 3), {"chunk_size": 0}, "chunk_size must be at least 1"),
+        (
+            linear_model(2, 2),
+            density.Batch(VALUES, np.where(VALUES > 0, 1, -1)),
+            {"likelihood": density.bernoulli()},
+            r"bernoulli\(\) takes targets in \[0, 1\]; \d+ of 12 are not, the first at index \(.*\): -1",
+        ),
         (LinearModel(mixed_dtypes, None, None), density.Batch(VALUES, LABELS), {}, "must have one dtype"),
     ],
 )
 def test_bad_input_is_refused(model, batch, settings, message):
     with pytest.raises(ValueError, match=message):
         density.target(model or linear_model(2, 3), batch, **settings)
+
+
+@pytest.mark.parametrize("targets", [VALUES > 0, np.clip(VALUES, 0, 1)], ids=["0 or 1", "shares"])
+def test_targets_between_zero_and_one_are_those_of_bernoulli(targets):
+    batch = density.Batch(VALUES, targets)
+    found = density.target(linear_model(2, 2), batch, likelihood=density.bernoulli()).data.targets
+    np.testing.assert_array_equal(found, targets.astype(np.float32))
 
 
 def changed(array, index, value):

@@ -47,9 +47,11 @@ def test_equals_arviz(case, ours, theirs):
     np.testing.assert_allclose(ours(jnp.asarray(draws, jnp.float32)), expected, rtol=2e-3)
 
 
-def test_a_quantity_that_never_moves_has_a_defined_value():
-    same = jnp.ones((4, 10, 1))
-    apart = jnp.broadcast_to(jnp.arange(4.0)[:, None, None], (4, 10, 1))
+@pytest.mark.parametrize("unit", [1.0, 0.1])
+def test_a_quantity_that_never_moves_has_a_defined_value(unit):
+    """The mean of ten times 0.1 is rounded."""
+    same = jnp.full((4, 10, 1), unit)
+    apart = jnp.broadcast_to(unit * jnp.arange(4.0)[:, None, None], (4, 10, 1))
     for rhat in (diagnostics.split_rhat, diagnostics.rank_rhat):
         assert rhat(same)[0] == 1
         assert rhat(apart)[0] == np.inf

@@ -110,6 +110,20 @@ def test_constant_quantities_are_counted_not_nan():
     assert np.isfinite(summary.max_rhat)
 
 
+def test_quantities_at_which_chains_are_stuck_apart_are_counted_and_infinite():
+    """Five of eighteen, so that 95 % lies among them, and then ten, so that the median does."""
+    for num, expected in ((5, False), (10, True)):
+        samples = draws(3)
+        stuck = jnp.repeat(jnp.arange(1.0, CHAINS + 1), DRAWS)[:, None]
+        flat = samples["w"].reshape(-1, 3 * HIDDEN).at[:, :num].set(0.1 * stuck)
+        summary = diagnostics.weight_space({"w": flat}, num_chains=CHAINS)
+        assert summary.num_constant == num
+        assert summary.rhat_95 == summary.max_rhat == np.inf
+        assert (summary.median_rhat == np.inf) is expected
+        assert (summary.median_split_rhat == np.inf) is expected
+        assert "Not converged" in diagnostics.verdict(summary, num_chains=CHAINS)
+
+
 @pytest.mark.parametrize("num_bad", [1, 5])
 def test_draws_that_are_not_finite_are_counted_and_never_converged(num_bad):
     def overflowing(params, x):

@@ -104,3 +104,11 @@ def test_torch_has_the_same_bin_edges():
     torch = pytest.importorskip("torch")
     for bins in range(1, 200):
         np.testing.assert_array_equal(bin_edges(bins), torch.linspace(0, 1, bins + 1).numpy())
+
+
+def test_inputs_of_equal_confidence_count_as_their_mean():
+    """Eighty of a hundred are right at confidence 0.8, in whatever order they are listed and cut to bins."""
+    probs = np.tile(np.float32([0.8, 0.2]), (100, 1))
+    labels = np.repeat([0, 1], [80, 20])
+    for error in (evaluate.adaptive_ece, evaluate.classwise_adaptive_ece):
+        assert error(probs, labels) < 1e-6

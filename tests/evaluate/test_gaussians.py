@@ -62,3 +62,10 @@ def test_gaussians_of_different_networks_have_no_distance():
     other = Gaussian({"a": q.mean["a"]}, {"a": q.std["a"]})
     with pytest.raises(ValueError, match=r"p\.mean: "):
         evaluate.kl(q, other)
+
+
+def test_what_only_one_of_two_knows_is_infinitely_far():
+    known, unknown = (Gaussian({"a": np.zeros(2)}, {"a": np.array([1.0, std])}) for std in (0.0, 1.0))
+    assert evaluate.kl(unknown, known) == np.inf
+    assert evaluate.kl(known, unknown) == np.inf
+    assert evaluate.kl(known, known) == 0

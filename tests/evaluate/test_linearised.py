@@ -196,3 +196,14 @@ def test_what_does_not_go_together_is_refused(posterior, settings, message):
 def test_outputs_of_a_mixture_are_refused():
     with pytest.raises(ValueError, match="outputs of a mixture are not Gaussian"):
         evaluate.linearised(linear, posteriors.mixture([GAUSSIANS["diagonal"]] * 2), INPUTS)
+
+
+@pytest.mark.parametrize("link", ["probit", "bridge"])
+def test_outputs_that_are_known_are_their_softmax(link):
+    """No bias, and an input of zeros beside another: no weight has a part in its outputs."""
+    weights = {"kernel": draw(4, 3)}
+    law = posteriors.DiagonalGaussian(weights, jax.tree.map(jnp.ones_like, weights))
+    inputs = jnp.stack([jnp.zeros(4), jnp.ones(4)])
+    found = evaluate.predict_linearised(lambda p, x: x @ p["kernel"], law, inputs, link=link)
+    np.testing.assert_allclose(found[0], 1 / 3, rtol=1e-6)
+    assert np.isfinite(found).all()

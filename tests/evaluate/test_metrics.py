@@ -80,3 +80,23 @@ def test_without_a_reference_there_is_no_agreement(data):
     assert np.isnan(values["agreement"])
     with pytest.raises(ValueError, match="sums to 2"):
         evaluate.Metrics.empty(5).update(2 * probs, labels)
+
+
+def test_the_size_of_weights_does_not_matter(data, expected):
+    probs, labels, reference = data
+    weights = jnp.full(len(labels), 1e-3)
+    metrics = evaluate.Metrics.empty(5).update(probs, labels, reference=reference, weights=weights)
+    assert_same(metrics, expected)
+
+
+@pytest.mark.parametrize(
+    ("weight", "words"),
+    [
+        (-1.0, "weights: expected numbers of at least zero, got -1"),
+        (jnp.nan, "weights: expected finite numbers"),
+    ],
+)
+def test_weights_that_are_none_are_refused(data, weight, words):
+    probs, labels, _ = data
+    with pytest.raises(ValueError, match=words):
+        evaluate.Metrics.empty(5).update(probs, labels, weights=jnp.full(120, weight))

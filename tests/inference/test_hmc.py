@@ -13,7 +13,7 @@ import pytest
 from blackjax.mcmc.metrics import Metric
 
 from symbnn import density, inference, tree
-from symbnn.inference.chains import relative, report
+from symbnn.inference.chains import distributed, relative, report
 from symbnn.inference.chains.kernels import Tuning, sample_momentum
 from symbnn.inference.chains.report import Tally, verdict
 from symbnn.inference.hmc import build_kernel, default_trajectory
@@ -244,6 +244,25 @@ def test_a_step_size_far_too_large_ends_with_a_message(base_run):
         method(jax.random.key(0), base_run.target)
 
 
+def test_chains_that_diverge_here_alone_do_not_end_the_run(base_run, monkeypatch):
+    """As if those of another process moved: it would wait for this one."""
+    monkeypatch.setattr(distributed, "everywhere", lambda flag: False)
+    zeros, ten = np.zeros(2), np.full(2, 10.0)
+    stuck = Tally(ten, zeros, ten, zeros, zeros)
+    report.require_progress(stuck, np.ones(2), is_last=True, everywhere=distributed.everywhere)
+    with pytest.raises(inference.SamplingError):
+        report.require_progress(stuck, np.ones(2), is_last=True)
+    monkeypatch.setattr(distributed, "everywhere", lambda flag: True)
+    with pytest.raises(inference.SamplingError, match="transitions of 2 chains diverged"):
+        inference.hmc(**SETTINGS, num_samples=1)(jax.random.key(0), base_run.target)
+
+
+def test_no_energy_error_where_every_transition_diverged():
+    total = Tally(*(np.array(row, float) for row in ([10, 10], [8, 0], [1, 10], [36, 0], [10, 10])))
+    found = report.diagnostics(total, np.ones(2), np.arange(2))["energy_error"]
+    np.testing.assert_array_equal(found, [2.0, np.nan])
+
+
 def test_chains_in_trouble_are_named():
     zeros = np.zeros(3)
     total = Tally(np.full(3, 100.0), np.array([80.0, 5.0, 80.0]), np.array([0, 0, 7.0]), zeros, zeros)
@@ -270,6 +289,13 @@ def test_a_start_without_a_density_is_refused(base_run):
         method(jax.random.key(0), target)
 
 
+def test_a_bad_start_of_another_process_is_told_here_too(base_run, monkeypatch):
+    monkeypatch.setattr(distributed, "everywhere", lambda flag: False)
+    monkeypatch.setattr(distributed, "together", lambda rows: np.array([*rows, 7, 7]))
+    with pytest.raises(ValueError, match=r"Chains \[7\] start where the log-density"):
+        inference.hmc(**SETTINGS, num_samples=1)(jax.random.key(0), base_run.target)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -283,6 +309,10 @@ def test_a_start_without_a_density_is_refused(base_run):
             "max_num_steps must be a whole number of at least 1; got 0",
         ),
         ({"mass": "dense", "step_size": None}, "mass must be 'identity' or 'diagonal'; got 'dense'"),
+        (
+            {"mass": "diagonal", "step_size": None, "num_burnin": 19},
+            "give num_burnin of at least 20, or mass='identity'; got 19",
+        ),
         ({"target_acceptance": 80.0, "step_size": None}, r"target_acceptance must be in \(0, 1\); got 80"),
         ({"num_burnin": 0, "step_size": None}, "give a step_size, or num_burnin of at least 1; got 0"),
         ({"jitter": 1.0}, r"jitter must be in \[0, 1\)"),

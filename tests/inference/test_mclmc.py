@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from symbnn import density, inference
+from symbnn import density, inference, io
 from symbnn.inference.chains.energy_variance import energy_variance
 from symbnn.inference.chains.kernels import DIVERGENCE, Info, Tuning
 from symbnn.inference.mclmc import adjusted_kernel
@@ -120,7 +120,8 @@ def test_chains_start_from_an_ensemble_and_stay_near_it():
         ({"energy_variance": (0.5, 0.1), "kernel": "adjusted"}, "only to kernel='unadjusted'"),
         ({"kernel": "adjusted", "num_burnin": 0}, "num_burnin of at least 1; got 0"),
         ({"kernel": "adjusted", "target_acceptance": 0.0}, r"target_acceptance must be in \(0, 1\); got 0"),
-        ({"num_burnin": 1}, "give both, or num_burnin of at least 2; got 1"),
+        ({"num_burnin": 2}, "give both, or num_burnin of at least 3; got 2"),
+        ({"num_burnin": 1, "length": 1.0}, "give both, or num_burnin of at least 2; got 1"),
         ({"max_num_steps": 0}, "max_num_steps must be a whole number of at least 1; got 0"),
         ({"target_acceptance": 0.9}, "only to kernel='adjusted'"),
     ],
@@ -128,6 +129,25 @@ def test_chains_start_from_an_ensemble_and_stay_near_it():
 def test_bad_settings_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         inference.mclmc(**settings)
+
+
+def test_a_chain_that_stands_still_in_the_burn_in_keeps_its_length(tmp_path):
+    """The second chain starts where no step is finite: it has no spread, and no energy error."""
+
+    def log_density(params):
+        is_inside = (jnp.abs(params["x"]) < 100) | (params["x"] == 1000)
+        return jnp.where(is_inside, -0.5 * jnp.square(params["x"]), jnp.nan).sum()
+
+    target = density.Target(init=lambda key: {"x": jnp.zeros(4)}, log_density=log_density)
+    initial = {"x": jnp.array([[1.0] * 4, [1000.0] * 4])}
+    sink, sizes = io.ChunkStore(tmp_path), {"num_chains": 2, "num_samples": 4, "num_burnin": 3}
+    method = inference.mclmc(**sizes, initial=initial, placement=HERE, sink=sink)
+    with pytest.warns(RuntimeWarning, match="chain 1 accepted 0.0%"):
+        fit = method(jax.random.key(0), target)
+    lengths = sink.read(1)["state/tuning/length"]
+    # Of a start without a prior: π √d / 2.
+    assert 0 < lengths[0] < lengths[1] == pytest.approx(np.pi)
+    assert np.isfinite(fit.diagnostics["energy_error"]).tolist() == [True, False]
 
 
 def test_settings_of_one_way_to_run_go_together():

@@ -1,5 +1,7 @@
 """NUTS: the conjugate posterior, and an energy that stays small at many weights."""
 
+import logging
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -40,6 +42,15 @@ def test_metric_is_the_euclidean_one_less_its_mean():
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), *scaled)
 
 
+def test_a_burn_in_too_short_for_the_default_masses_is_told(caplog):
+    with caplog.at_level(logging.WARNING, logger="symbnn"):
+        inference.nuts(num_burnin=19, mass="identity")
+        inference.nuts(num_burnin=20)
+        assert not caplog.messages
+        inference.nuts(num_burnin=19)
+    assert caplog.messages == ["nuts: masses stay at 1, a burn-in of 19 is too short (20)"]
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -48,6 +59,7 @@ def test_metric_is_the_euclidean_one_less_its_mean():
         ({"step_size": 0.1, "mass": "diagonal"}, "mass applies only when the step size adapts"),
         ({"num_samples": 0}, "num_samples must be a whole number of at least 1; got 0"),
         ({"num_burnin": 0}, "give a step_size, or num_burnin of at least 1; got 0"),
+        ({"mass": "diagonal", "num_burnin": 19}, "num_burnin of at least 20, or mass='identity'; got 19"),
         ({"mass": "dense"}, "mass must be 'identity' or 'diagonal'"),
         ({"target_acceptance": 1.0}, r"target_acceptance must be in \(0, 1\)"),
     ],

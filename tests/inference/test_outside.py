@@ -187,6 +187,16 @@ def test_multimode_refuses_a_sink_at_its_first_member(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_multimode_refuses_starts_beside_its_members():
+    target = density.target(*small_network())
+    members = jax.vmap(target.init)(jax.random.split(KEY, 2))
+    method = inference.hmc(
+        num_chains=1, num_samples=2, num_burnin=0, step_size=1e-4, initial=tree.take(members, slice(1))
+    )
+    with pytest.raises(ValueError, match=r"has starts of its own \(initial=\.\.\.\); leave initial out"):
+        inference.multimode(method, members=members)(KEY, target)
+
+
 def test_multimode_takes_a_function():
     target = density.target(*small_network())
     members = jax.vmap(target.init)(jax.random.split(KEY, 3))

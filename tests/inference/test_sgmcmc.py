@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from symbnn import density, inference
+from symbnn import density, inference, io
+from symbnn.inference import dynamics
 from symbnn.inference.dynamics import (
     Chains,
     ChainState,
@@ -132,6 +133,30 @@ def test_a_cyclical_run_keeps_draws_of_every_cycle():
     draws = np.asarray(fit.posterior.samples["out"]["kernel"]).reshape(6, -1)
     assert len(np.unique(draws, axis=0)) == 6
     assert [report.done for report in reports] == list(range(1, 10))
+
+
+def test_another_prior_or_step_of_the_same_name_is_another_run(tmp_path, monkeypatch):
+    model, batch = small_network()
+    prior = density.gaussian_prior()
+
+    def fit(prior):
+        method = inference.sgmcmc(
+            num_samples=1,
+            num_burnin=0,
+            thinning=1,
+            step_size=1e-3,
+            batch_size=8,
+            sink=io.ChunkStore(tmp_path),
+        )
+        return method(KEY, density.target(model, batch, prior=prior)).posterior
+
+    jax.tree.map(np.testing.assert_array_equal, fit(prior), fit(density.gaussian_prior()))
+    wider = prior._replace(log_probs=density.gaussian_prior(2.0).log_probs)
+    with pytest.raises(ValueError, match="belongs to another run: its step is"):
+        fit(wider)
+    monkeypatch.setitem(dynamics.ALGORITHMS, "sghmc", dynamics.ALGORITHMS["sgld"])
+    with pytest.raises(ValueError, match="belongs to another run: its step is"):
+        fit(prior)
 
 
 def test_divergence_is_counted_and_said():

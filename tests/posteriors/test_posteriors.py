@@ -247,3 +247,21 @@ def test_posteriors_are_pytrees_and_compile_once(name):
 def test_what_does_not_fit_is_refused(build, message):
     with pytest.raises(ValueError, match=message):
         build()
+
+
+def test_a_weight_that_never_varied_is_known_to_a_law_with_factors():
+    law = posteriors.LowRankGaussian(
+        {"w": jnp.array([0.0, 5.0])}, {"w": jnp.array([[2.0, 0.0]])}, {"w": jnp.array([1.0, 0.0])}
+    )
+    expected = stats.norm(0, np.sqrt(5)).logpdf(0.7)
+    np.testing.assert_allclose(law.log_prob({"w": jnp.array([0.7, 5.0])}), expected, rtol=1e-5)
+    assert law.log_prob({"w": jnp.array([0.7, 5.1])}) == -jnp.inf
+
+
+def test_a_weight_with_factors_alone_has_a_density():
+    """Nearly that of the factors, as next to nothing is added beside them."""
+    law = posteriors.LowRankGaussian(
+        {"w": jnp.zeros(2)}, {"w": jnp.array([[2.0, 0.0]])}, {"w": jnp.array([0.0, 1.0])}
+    )
+    expected = stats.norm(0, 2).logpdf(0.7) + stats.norm(0, 1).logpdf(0.2)
+    np.testing.assert_allclose(law.log_prob({"w": jnp.array([0.7, 0.2])}), expected, rtol=1e-3)

@@ -128,3 +128,12 @@ def test_complex_weights_are_refused():
         symmetry.completeness(
             symmetry.from_axes({}, params), lambda p, x: (x @ p["in"]).real, params, inputs((2, 3))
         )
+
+
+def test_inputs_that_are_all_one_number_are_refused():
+    """No data are like these: a kernel that reads zeros would be called free."""
+    params = draw({"in": (3, 4), "out": (4, 2)})
+    apply = lambda p, x: jax.nn.relu(x @ p["in"]) @ p["out"]  # noqa: E731
+    spec = symmetry.discover(apply, params, jnp.zeros((8, 3)))
+    with pytest.raises(ValueError, match=r"all one number.*jax.random.normal\(key, \(8, 3\)\)"):
+        symmetry.completeness(spec, apply, params, jnp.zeros((8, 3)))

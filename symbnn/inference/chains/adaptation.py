@@ -23,6 +23,9 @@ from symbnn.types import Params
 Mass = str
 """`identity` or `diagonal`."""
 
+LEAST_FOR_MASS = 20
+"""Transitions of a burn-in that has windows for masses: BlackJAX's and Stan's schedules have none before."""
+
 TARGET_ACCEPTANCE = 0.8
 """Where Hamiltonian trajectories are cheapest per effective draw, a little above theory as Stan has it."""
 
@@ -72,7 +75,8 @@ def windows(
     """Step size, and variances if `mass` is diagonal, from the transitions of the burn-in.
 
     `length` is measured against unit masses; `length_with_mass` (default: the same) against the variances,
-    from the end of the first window that has found them. Without a `target_acceptance` it is 0.8.
+    from the end of the first window that has found them. Without a `target_acceptance` it is 0.8. A burn-in
+    of fewer than 20 transitions has no such window: masses stay at 1.
     """
     check_windows(num_burnin, mass=mass, target_acceptance=target_acceptance)
     target_acceptance = TARGET_ACCEPTANCE if target_acceptance is None else target_acceptance
@@ -127,6 +131,15 @@ def check_windows(
         )
     if target_acceptance is not None and not 0 < target_acceptance < 1:
         raise ValueError(f"target_acceptance must be in (0, 1); got {target_acceptance}")
+
+
+def require_mass(num_burnin: int, mass: Mass | None) -> None:
+    """`ValueError` if masses are asked for by name, and the burn-in is too short to find them."""
+    if mass == "diagonal" and num_burnin < LEAST_FOR_MASS:
+        raise ValueError(
+            f"mass='diagonal' is found in the burn-in: give num_burnin of at least {LEAST_FOR_MASS}, or "
+            f"mass='identity'; got {num_burnin}"
+        )
 
 
 def require_adapting(step_size: float | None, **settings: object) -> None:

@@ -55,6 +55,18 @@ def everywhere(flag: bool) -> bool:
     return bool(np.all(multihost_utils.process_allgather(np.array(flag))))
 
 
+def largest(number: float) -> float:
+    """The largest of the numbers of all processes: the same on each of them."""
+    if jax.process_count() == 1:
+        return number
+    return float(np.max(multihost_utils.process_allgather(np.array(number))))
+
+
+def together(rows: np.ndarray) -> np.ndarray:
+    """The rows of all processes, of which one must have some: in order of the processes."""
+    return rows if jax.process_count() == 1 else _all(rows)
+
+
 def gather(fit: Fit) -> Fit:
     """The fit with the chains of all processes, in order, on every process.
 

@@ -79,8 +79,8 @@ def run(
     Diagnostics, per chain: `acceptance`, `divergences`, `energy_error` (root mean square), `num_gradients`,
     `step_size`, `log_density` (chain, draw), `chains` (their indices); and `seconds`, `damaged_chunks`,
     `verdict` ("ok", or what is wrong with which chain: that is also a `RuntimeWarning`). `acceptance`,
-    `divergences` and `energy_error` are those of the draws, without the burn-in. If every transition of
-    every chain diverges, a `SamplingError` ends the run.
+    `divergences` and `energy_error` (NaN where every transition diverged) are those of the draws, without
+    the burn-in. If every transition of every chain diverges, a `SamplingError` ends the run.
     """
     settings = Run() if settings is None else settings
     shapes = jax.eval_shape(target.init, jax.random.key(0))
@@ -118,6 +118,11 @@ def _check_target(settings: Run, target: Target) -> None:
             "multimode runs this sampler once per member, but a sink keeps one run; leave sink out, or run "
             "the sampler member by member (initial=...) with a sink for each"
         )
+    if settings.initial is not None and isinstance(target.init, MemberStart):
+        raise ValueError(
+            "multimode starts this sampler from each of its members, but the sampler has starts of its own "
+            "(initial=...); leave initial out, or give those networks as members"
+        )
     if settings.placement.data_shards > 1 and not programs.has_data_parts(target):
         raise ValueError(
             "data_shards divides the data of a likelihood among devices, but this target's log_density is no "
@@ -137,12 +142,12 @@ def _loop(session: Session, shapes: Any) -> Fit:
     chunk: Chunk = {}
     is_first = True
     for index, work in enumerate(todo):
-        found = _read(session, index, work, damaged)
+        found, is_free = _read(session, index, work, damaged)
         if found is None:
             with report.noting_first(work, index) if is_first else contextlib.nullcontext():
                 state, chunk = _compute(session, state, work)
             is_first = False
-            if session.settings.sink is not None:
+            if session.settings.sink is not None and is_free:
                 session.settings.sink.write(index, chunk)
         else:
             state, chunk = _Parked(unflatten("state", found, template)), found
@@ -152,7 +157,8 @@ def _loop(session: Session, shapes: Any) -> Fit:
             kept.append(_keep(session, chunk, shapes))
             log_densities.append(chunk["info/log_density"])
         everything = report.add(tallies["burn-in"] + tallies["sampling"])
-        report.require_progress(everything, step_size, is_last=index == len(todo) - 1)
+        is_last = index == len(todo) - 1
+        report.require_progress(everything, step_size, is_last=is_last, everywhere=distributed.everywhere)
         report.log_chunk(session.settings, work, tallies, step_size, placement.local_chains(session.plan))
         if session.tell is not None:
             seconds = time.perf_counter() - session.begun
@@ -178,7 +184,7 @@ class _Parked(NamedTuple):
 
 
 def _start(session: Session) -> Any:
-    """Chains at their start; `ValueError` where the log-density is not finite."""
+    """Chains at their start; `ValueError`, on all processes, where the log-density is not finite."""
     settings, plan = session.settings, session.plan
     begin: dict[str, Any] = {"index": placement.local_chains(plan).astype(np.int32)}
     if settings.initial is not None:
@@ -187,22 +193,38 @@ def _start(session: Session) -> Any:
         placement.place_chains(plan, begin), session.shard, session.key_data
     )
     bad = begin["index"][~placement.fetch_chains(plan, finite)]
-    if bad.size:
+    if not distributed.everywhere(bad.size == 0):
+        # Of the processes that share the data of a chain, each names it.
+        named = np.unique(distributed.together(bad)).tolist()
         raise ValueError(
-            f"Chains {bad.tolist()} start where the log-density or its gradient is not finite; "
+            f"Chains {named} start where the log-density or its gradient is not finite; "
             "give other starts (initial=...)"
         )
     return state
 
 
-def _read(session: Session, index: int, work: Work, damaged: list[str]) -> Chunk | None:
-    """The stored chunk if it is whole and fits, on every process; a damaged one is named and redone."""
+def _read(session: Session, index: int, work: Work, damaged: list[str]) -> tuple[Chunk | None, bool]:
+    """(the stored chunk if it is whole and fits, on every process; whether another may take its place).
+
+    A damaged one is named and redone. That of a longer run, which only the last can be, is cut to the draws
+    of this one, and its place is not free: the longer run still needs it.
+    """
     sink = session.settings.sink
     if sink is None:
-        return None
-    chunk = read_whole(sink, index, damaged)
-    fits = chunk is not None and chunk["info/transitions"].shape[1] == num_draws(session.settings, work)
-    return chunk if distributed.everywhere(fits) else None
+        return None, False
+    chunk, wanted = read_whole(sink, index, damaged), num_draws(session.settings, work)
+    stored = 0 if chunk is None else chunk["info/transitions"].shape[1]
+    # Predictions are a sum over the chunk, which cannot be cut.
+    fits = stored == wanted if session.settings.storage.collect == "predictions" else stored >= wanted
+    agreed = distributed.everywhere(fits)
+    if chunk is None or not agreed:
+        return None, stored <= wanted
+    return {name: _first(name, array, wanted) for name, array in chunk.items()}, False
+
+
+def _first(name: str, array: np.ndarray, num: int) -> np.ndarray:
+    """An array of a chunk with `num` draws; the chains after it have none."""
+    return array[:, :num] if name.startswith(("info/", "draws/")) else array
 
 
 def _compute(session: Session, state: Any, work: Work) -> tuple[Any, Chunk]:

@@ -50,7 +50,7 @@ def energy_variance(
     The wanted variance goes from the first value of `variance` to the second, geometrically, over the first
     half of the burn-in; the length is √Σ_i var(w_i) over the second half.
     """
-    check_burnin(num_burnin)
+    check_burnin(num_burnin, finds_length=length is None)
     half = num_burnin // 2
     falling = jnp.linspace(math.log(variance[0]), math.log(variance[1]), half)
     wanted = jnp.exp(jnp.concatenate([falling, jnp.full(num_burnin - half, math.log(variance[1]))]))
@@ -80,11 +80,12 @@ def energy_variance(
     return Tuner(name, init, update)
 
 
-def check_burnin(num_burnin: int) -> None:
-    """`ValueError` if there is no room to adapt."""
-    if num_burnin < 2:
+def check_burnin(num_burnin: int, *, finds_length: bool = True) -> None:
+    """`ValueError` if there is no room to adapt: a length needs two positions in the second half."""
+    least = 3 if finds_length else 2
+    if num_burnin < least:
         raise ValueError(
-            "Step size and length adapt in the burn-in: give both, or num_burnin of at least 2; "
+            f"Step size and length adapt in the burn-in: give both, or num_burnin of at least {least}; "
             f"got {num_burnin}"
         )
 

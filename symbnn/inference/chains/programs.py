@@ -92,7 +92,11 @@ def build(
         sampler, info = kernel.step(jax.random.fold_in(key, index), chain.sampler, chain.tuning, density)
         info = _numbers(info)
         old = (chain.tuning, chain.adaptation)
-        new = tuner.update(index, chain.adaptation, chain.tuning, sampler.position, info)
+        found, adaptation = tuner.update(index, chain.adaptation, chain.tuning, sampler.position, info)
+        # The spread of a chain that stood still is zero; as its length it would hold the chain there for
+        # good. Here and not in the tuner, by whose program runs that were kept before are recognised.
+        length = jnp.where(found.length > 0, found.length, chain.tuning.length)
+        new = (found._replace(length=length), adaptation)
         tuning, adaptation = choose(is_burnin, new, old)
         return Chain(chain.number, sampler, tuning, adaptation), info
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -95,10 +95,16 @@ def log_chunk(
         logger.info("burn-in: ended with step size %s, acceptance %.2f", span, acceptance)
 
 
-def require_progress(total: Tally, step_size: np.ndarray, *, is_last: bool) -> None:
-    """`SamplingError` if every transition of every chain has diverged so far."""
+def require_progress(
+    total: Tally, step_size: np.ndarray, *, is_last: bool, everywhere: Callable[[bool], bool] = bool
+) -> None:
+    """`SamplingError` if every transition of every chain has diverged so far.
+
+    `everywhere` tells whether something holds on all processes: one that ended alone would leave the others
+    waiting for it.
+    """
     enough = is_last or total.transitions.min() >= PATIENCE
-    if enough and np.all(total.divergences == total.transitions):
+    if everywhere(bool(enough and np.all(total.divergences == total.transitions))):
         raise SamplingError(
             f"all {int(total.transitions.sum())} transitions of {len(total.transitions)} chains diverged "
             f"(step size {step_size.min():.3g} to {step_size.max():.3g}): no chain has moved. Take a much "
@@ -108,11 +114,12 @@ def require_progress(total: Tally, step_size: np.ndarray, *, is_last: bool) -> N
 
 def diagnostics(total: Tally, step_size: np.ndarray, chains: np.ndarray) -> dict[str, Any]:
     """Per-chain rates, and a verdict."""
-    calm = np.maximum(total.transitions - total.divergences, 1)
+    calm = total.transitions - total.divergences
     return {
         "acceptance": total.acceptance / total.transitions,
         "divergences": total.divergences.astype(int),
-        "energy_error": np.sqrt(total.squared_energy_error / calm),
+        # A chain whose transitions all diverged has no energy error: zero would be a perfect one.
+        "energy_error": np.sqrt(total.squared_energy_error / np.where(calm > 0, calm, np.nan)),
         "step_size": step_size,
         "chains": chains,
         "verdict": verdict(total, step_size, chains),

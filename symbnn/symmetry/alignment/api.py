@@ -23,7 +23,7 @@ from symbnn.symmetry.alignment.passes import in_passes
 from symbnn.symmetry.alignment.precision import match_by_precision
 from symbnn.symmetry.alignment.reference import medoid, reference_params
 from symbnn.symmetry.alignment.samples import Aligned, check_samples, move, stacked_elements
-from symbnn.symmetry.alignment.search import SOLVERS, Descent, HostPermutations, Search
+from symbnn.symmetry.alignment.search import Descent, HostPermutations, Search
 from symbnn.symmetry.numerics import check_finite
 from symbnn.symmetry.spec import SymmetrySpec
 from symbnn.types import Key, Params, Samples
@@ -95,7 +95,9 @@ def align(
     search = Search(
         default_restarts if restarts is None else restarts, key, max_sweeps, max_rounds, tolerance, solver
     )
-    _check_settings(search, warm_start)
+    search.check()
+    if warm_start is not None:
+        lookup({"chain": None}, warm_start, "warm start")
     if similarity is not None and method in METHODS and method != "activations":
         raise ValueError(f"similarity compares activations; it has no effect with method {method!r}")
     way = way_of(method, similarity or "correlation", precision_weighted)
@@ -164,12 +166,3 @@ def _default_restarts(spec: SymmetrySpec) -> int:
     """One group alone is matched exactly from any start; among wide ones the start by depth is the best."""
     sizes = [group.size for group in spec.groups]
     return next((num for most, num in RESTARTS.items() if max(sizes) <= most), 0) if len(sizes) > 1 else 0
-
-
-def _check_settings(search: Search, warm_start: str | None) -> None:
-    for name, least in (("restarts", 0), ("max_sweeps", 1), ("max_rounds", 1)):
-        if (value := getattr(search, name)) < least:
-            raise ValueError(f"{name} must be at least {least}; got {value}")
-    if warm_start is not None:
-        lookup({"chain": None}, warm_start, "warm start")
-    lookup({"auto": None, **SOLVERS}, search.solver, "assignment solver")

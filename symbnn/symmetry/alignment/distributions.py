@@ -5,6 +5,9 @@ minimises it (Rossi et al. 2023). For variational posteriors and SWAG.
 """
 
 from functools import partial
+from typing import Any
+
+import numpy as np
 
 from symbnn import tree
 from symbnn.symmetry.alignment.features import Arrays, Features, in_units, weight_features, without_signs
@@ -12,8 +15,9 @@ from symbnn.symmetry.alignment.match import Matching, extract_one, match
 from symbnn.symmetry.alignment.reference import reference_params
 from symbnn.symmetry.alignment.samples import Aligned, check_samples, move, stacked_elements
 from symbnn.symmetry.alignment.search import Search, by_descent
+from symbnn.symmetry.numerics import check_finite
 from symbnn.symmetry.spec import SymmetrySpec
-from symbnn.types import Key, Params, Samples
+from symbnn.types import Key, Samples
 
 
 def align_gaussians(
@@ -21,7 +25,7 @@ def align_gaussians(
     means: Samples,
     stds: Samples,
     *,
-    reference: tuple[Params, Params] | int = 0,
+    reference: Any = 0,
     restarts: int = 0,
     key: Key | None = None,
     max_sweeps: int = 100,
@@ -46,8 +50,14 @@ def align_gaussians(
             "means and stds must hold as many Gaussians; got "
             f"{tree.num_samples(means)} means and {tree.num_samples(stds)} standard deviations"
         )
+    if not isinstance(reference, tuple | int | np.integer):
+        raise ValueError(
+            "the reference must be a pair (mean, std) of networks, or the index of one of the Gaussians; got "
+            f"{reference!r}"
+        )
     both = reference if isinstance(reference, tuple) else (reference, reference)
     network = (reference_params(spec, means, both[0]), reference_params(spec, stds, both[1]))
+    check_finite(network, "nothing can be aligned to it", whose=" of the reference")
     whole, spec = spec, spec.permutations_only()
     weights = weight_features(spec, network[0])
 
@@ -56,6 +66,7 @@ def align_gaussians(
 
     features, unit = in_units(Features((*weights.leaves, *without_signs(weights.leaves)), extract), network)
     search = Search(restarts=restarts, key=key, max_sweeps=max_sweeps, tolerance=tolerance)
+    search.check()
     matching = Matching(spec, features, (means, stds))
     found = match(matching, extract_one(features, network), partial(by_descent, search))
     elements = stacked_elements(spec, found.permutations)

@@ -69,6 +69,8 @@ def discover(
 ) -> SymmetrySpec:
     """All symmetries of `apply(params, *inputs)` that the rules can prove.
 
+    A hidden axis of length one is read as no axis: the scale or the sign of a single unit is not found.
+
     Args:
         apply: The network: any function that JAX can trace, of the weights and of data.
         params: The weights, arrays or `jax.ShapeDtypeStruct`; values do not matter.

@@ -6,6 +6,7 @@ LayerNorm shift into the biases of its readers, kernels that read or write a cen
 function is the same, and means and variances over samples no longer count differences that no output sees.
 """
 
+import jax
 import jax.numpy as jnp
 
 from symbnn import tree
@@ -22,9 +23,11 @@ def settle(spec: SymmetrySpec, params: Params) -> Params:
     """The weights without any part along the spec's translations: the same function, one point for all.
 
     `jax.vmap(lambda p: settle(spec, p))(samples)` settles many networks. Scales and matrices change what a
-    part is measured by, so `balance` and `fold_gains` come first, and `align` last.
+    part is measured by, so `balance` and `fold_gains` come first, and `align` last. A gain that is zero
+    somewhere is refused; inside `vmap` or `jit`, where it cannot be seen, what it divides stays as it is.
     """
     check_params(spec, params)
+    _check_powers(spec, params)
     whole = [one for one in spec.translations if not _is_along(one)]
     along = [one for one in spec.translations if _is_along(one)]
     for translation in SWEEPS * (whole + along):
@@ -49,5 +52,23 @@ def _without(translation: Translation, params: Params) -> Params:
     first, axes = translation.changes[0], _axes(translation)
     leaf = part(leaves, first.place)
     direction = step(translation, first, jnp.ones(translation.shape, leaf.dtype), leaves)
-    amount = (direction * leaf).sum(axes) / (direction * direction).sum(axes)
-    return translate(translation, -amount.reshape(translation.shape), params)
+    is_finite = jnp.all(jnp.isfinite(direction))
+    # In its largest entry, whose square would else overflow.
+    size = jnp.where(is_finite, jnp.max(jnp.abs(direction)), 1.0)
+    unit = direction / jnp.where(size == 0, 1.0, size)
+    amount = (unit * leaf).sum(axes) / (unit * unit).sum(axes) / size
+    moved = translate(translation, -amount.reshape(translation.shape), params)
+    return jax.tree.map(lambda new, old: jnp.where(is_finite, new, old), moved, params)
+
+
+def _check_powers(spec: SymmetrySpec, params: Params) -> None:
+    """`ValueError` naming a leaf that is zero somewhere and divided by; traced ones pass."""
+    leaves = {name: jnp.asarray(leaf) for name, leaf in tree.named_leaves(params).items()}
+    powers = [power for one in spec.translations for change in one.changes for power in change.powers]
+    for power in powers:
+        base = part(leaves, power.place) + power.offset
+        if power.exponent < 0 and not isinstance(base, jax.core.Tracer) and bool((base == 0).any()):
+            raise ValueError(
+                f"leaf {power.place.leaf!r} is zero somewhere, so the translations behind it have no "
+                "direction; nothing can be settled along them"
+            )

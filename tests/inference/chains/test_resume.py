@@ -100,6 +100,55 @@ def test_a_longer_run_goes_on_with_default_settings(tmp_path):
     np.testing.assert_array_equal(long[:, :3], short)
 
 
+@pytest.fixture
+def odd(finished, tmp_path):
+    """(sink with a run whose last chunk has two draws, its draws); its samples are kept in the sink."""
+    sink = Watched(copy(finished[0], tmp_path))
+    return sink, run(ChunkStore(tmp_path), storage=inference.Storage(collect="stored")).posterior
+
+
+def test_a_shorter_run_reads_a_part_of_the_last_chunk_and_leaves_it_whole(odd, finished):
+    sink, long = odd
+    draws = finished[1]["out"]["kernel"].reshape(3, -1, 3, 1)
+    num = draws.shape[1] - 1
+    for storage in (inference.Storage(), inference.Storage(collect="stored")):
+        short = run(sink, num_samples=num, storage=storage)
+        assert short.diagnostics["log_density"].shape == (3, num)
+        networks = short.posterior.samples if storage.collect == "samples" else short.posterior.load()
+        np.testing.assert_array_equal(networks["out"]["kernel"], draws[:, :-1].reshape(-1, 3, 1))
+    assert sink.written == []
+    np.testing.assert_array_equal(long.load()["out"]["kernel"], draws.reshape(-1, 3, 1))
+
+
+def test_a_shorter_run_of_predictions_leaves_the_last_chunk_of_a_longer_one(tmp_path):
+    target, sink = conjugate().target, Watched(tmp_path)
+    storage = inference.Storage(collect="predictions", inputs=np.asarray(target.data.inputs))
+    settings = {"num_chains": 2, "num_burnin": 2, "step_size": 0.03, "num_steps": 2, "chunk_size": 2}
+
+    def predicted(num, sink=None):
+        method = inference.hmc(**settings, num_samples=num, placement=HERE, storage=storage, sink=sink)
+        return method(KEY, target).diagnostics["predictions"]
+
+    long = predicted(4, sink)
+    np.testing.assert_array_equal(predicted(3, sink), predicted(3))
+    assert sink.written == [0, 1, 2]
+    np.testing.assert_array_equal(predicted(4, sink), long)
+
+
+def test_stored_draws_that_were_lost_are_not_made_up(odd):
+    sink, posterior = odd
+    last = posterior.indices[-1]
+    cut = {
+        name: array[:, :1] if name.startswith(("draws/", "info/")) else array
+        for name, array in sink.read(last).items()
+    }
+    sink.write(last, cut)
+    message = r"hold \d+ draws of every chain, but this run has \d+; run it again"
+    for read in (posterior.load, lambda: posterior.sample(KEY, 5), lambda: list(posterior.chunks())):
+        with pytest.raises(ValueError, match=message):
+            read()
+
+
 def two_logits(params, inputs):
     return inputs @ params["out"]["kernel"] * jnp.array([1.0, -1.0])
 

@@ -172,3 +172,28 @@ def test_bad_input_is_named(change, message):
     change = dict(change)
     with pytest.raises(ValueError, match=message):
         symmetry.align(SPEC, change.pop("samples", SAMPLES), **change)
+
+
+def test_a_layer_of_one_unit_is_turned_the_right_way_round():
+    params = {"in": jnp.ones((3, 1)), "out": jnp.ones((1, 2))}
+    spec = symmetry.from_axes(
+        {"in": (None, "h"), "out": ("h", None)}, params, signs={"in": (None, "±"), "out": ("±", None)}
+    )
+    turned = jax.tree.map(lambda leaf: jnp.stack([leaf, -leaf]), params)
+    jax.tree.map(lambda leaf: np.testing.assert_array_equal(leaf, 1.0), symmetry.align(spec, turned).samples)
+
+
+@pytest.mark.parametrize("reference", ["mean", "medoid", None])
+def test_gaussians_have_no_reference_of_their_own_making(reference):
+    means = jax.tree.map(lambda leaf: leaf[None], BASE)
+    with pytest.raises(ValueError, match=r"a pair \(mean, std\) of networks, or the index of one"):
+        symmetry.align_gaussians(SPEC, means, means, reference=reference)
+
+
+def test_gaussians_are_aligned_to_what_is_finite():
+    means = jax.tree.map(lambda leaf: leaf[None], BASE)
+    broken = jax.tree.map(lambda leaf: leaf * jnp.nan, BASE)
+    with pytest.raises(ValueError, match="of the reference"):
+        symmetry.align_gaussians(SPEC, means, means, reference=(BASE, broken))
+    with pytest.raises(ValueError, match="max_sweeps must be at least 1; got 0"):
+        symmetry.align_gaussians(SPEC, means, means, max_sweeps=0)

@@ -48,3 +48,14 @@ def test_many_networks_settle_at_once_and_others_stay():
     spec = symmetry.discover(lambda p, x: x @ p["in"] @ p["out"], plain, np.ones((2, 3)))
     assert spec.translations == ()
     jax.tree.map(np.testing.assert_array_equal, symmetry.settle(spec, plain), plain)
+
+
+def test_a_gain_of_zero_is_refused_and_breaks_nothing_where_it_cannot_be_seen():
+    params = draw(SHAPES)
+    params["block0"]["norm2"]["scale"][0] = 0.0
+    spec = symmetry.discover(gpt.apply, params, TOKENS)
+    with pytest.raises(ValueError, match="leaf 'block0/norm2/scale' is zero somewhere"):
+        symmetry.settle(spec, params)
+    settled = jax.jit(lambda params: symmetry.settle(spec, params))(params)
+    before, after = (gpt.apply(each, TOKENS) for each in (params, settled))
+    np.testing.assert_allclose(before, after, atol=1e-4)

@@ -24,11 +24,10 @@ Activations = Callable[..., Mapping[str, jax.Array]]
 
 def correlation(spec: SymmetrySpec, features: Features) -> Features:
     """Features with every unit's values centred over the inputs and scaled to unit length."""
-    groups = {group.name for group in spec.groups}
 
     def extract(samples: Samples) -> Arrays:
         return tuple(
-            _standardised(array, _free_axes(leaf, groups))
+            _standardised(array, _free_axes(spec, leaf))
             for leaf, array in zip(features.leaves, features.extract(samples), strict=True)
         )
 
@@ -80,9 +79,14 @@ def _hooked(activations: Activations, order: tuple[str, ...], samples: Samples, 
     return jax.lax.map(one, samples, batch_size=8)
 
 
-def _free_axes(leaf: Leaf, groups: set[str]) -> tuple[int, ...]:
-    """Axes of stacked arrays that carry no group: the inputs, and positions."""
-    return tuple(axis + 1 for axis, factor in leaf.factors() if factor.group not in groups)
+def _free_axes(spec: SymmetrySpec, leaf: Leaf) -> tuple[int, ...]:
+    """Axes of stacked arrays that hold data of one unit: the inputs, and positions.
+
+    Neither the units nor what they vary over: unit 1 of one layer is another than unit 1 of the next.
+    """
+    names = {factor.group for _, factor in leaf.factors()}
+    own = {name for group in spec.groups if group.name in names for name in (group.name, *group.over)}
+    return tuple(axis + 1 for axis, factor in leaf.factors() if factor.group not in own)
 
 
 @partial(jax.jit, static_argnames="axes")

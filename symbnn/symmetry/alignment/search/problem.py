@@ -9,8 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from symbnn.names import lookup
 from symbnn.symmetry.alignment.features import Arrays
 from symbnn.symmetry.alignment.features.signs import Parity, parity, unflipped
+from symbnn.symmetry.alignment.search.assignment import SOLVERS
 from symbnn.symmetry.alignment.search.cost import (
     DevicePermutations,
     axes_with,
@@ -40,6 +42,13 @@ class Search(NamedTuple):
     max_rounds: int = 50
     tolerance: float = 1e-4
     solver: str = "auto"
+
+    def check(self) -> None:
+        """`ValueError` naming the first setting that cannot be."""
+        for name, least in (("restarts", 0), ("max_sweeps", 1), ("max_rounds", 1)):
+            if (value := getattr(self, name)) < least:
+                raise ValueError(f"{name} must be at least {least}; got {value}")
+        lookup({"auto": None, **SOLVERS}, self.solver, "assignment solver")
 
 
 class Chunk(NamedTuple):

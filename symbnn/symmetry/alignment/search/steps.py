@@ -61,7 +61,10 @@ def improve(
     for name, value in unflipped(problem.spec, problem.num_items).items():
         permutations.setdefault(name, value)
     gained = np.zeros(len(index))
-    if problem.spec.group(group).size < 2 or not having(problem, group):
+    own = problem.spec.group(group)
+    # One unit has no order, but it may be the wrong way round.
+    is_settled = own.size < 2 and not own.num_signs and not own.is_linear
+    if is_settled or not having(problem, group):
         return gained
     propose = _nested_proposals if _inner_groups(problem.spec, group) else _plain_proposals
     propose = _mixing_proposals if problem.spec.group(group).is_linear else propose

@@ -98,3 +98,18 @@ def test_activations_of_several_inputs(spec, apply, inputs):
     )
     expected = jax.vmap(lambda g: symmetry.inverse(spec, g))(planted).permutations
     jax.tree.map(np.testing.assert_array_equal, result.elements.permutations, expected)
+
+
+def test_units_of_scanned_layers_are_not_centred_together():
+    """Of a copy whose layers differ in size: unit 1 of the first layer is another than unit 1 of the last."""
+    case = CASES["scanned_layers"]()
+    params = draw(case.shapes)
+    inputs = jax.random.normal(jax.random.key(4), (100, *case.input_shape[1:]))
+    spec = symmetry.discover(case.apply, params, inputs).permutations_only()
+    element = symmetry.random_element(spec, jax.random.key(1))._replace(scales={}, signs={})
+    copy = symmetry.act(spec, element, params)
+    samples = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], copy)
+    result = symmetry.align(
+        spec, samples, reference=params, method="activations", apply=case.apply, inputs=inputs
+    )
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a[0], b, atol=1e-6), result.samples, params)
