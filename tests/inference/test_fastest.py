@@ -1,6 +1,6 @@
 """The measured placement: which candidates there are, that the least time wins, and a real measurement."""
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,8 @@ from tests.inference.cases import small_network
 TWO = inference.Placement(devices=jax.devices()[:2], lanes=7)
 
 
-class Device(NamedTuple):
+@dataclass(frozen=True)
+class Device:
     process_index: int
 
 
