@@ -161,6 +161,11 @@ def draw_like(key: Key, params: Params, draw: Callable[..., Array] = jax.random.
     return jax.tree.unflatten(structure, cut(flat, [leaf.shape for leaf in leaves]))
 
 
+def is_finite(values: Any) -> Array:
+    """Whether no number of a tree is infinite or missing; may be traced."""
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(values)]))
+
+
 def num_weights(params: Params) -> int:
     """Number of scalars in one network."""
     return sum(leaf.size for leaf in jax.tree.leaves(params))

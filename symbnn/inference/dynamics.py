@@ -134,8 +134,7 @@ def _step(problem: Problem, dynamics: Dynamics, chain: Chains, state: ChainState
     gradient = estimated_gradient(problem, dynamics.batch_size, key_batch, state.position, chain)
     move = ALGORITHMS[dynamics.algorithm](dynamics)
     position, momentum = move(key_noise, state, gradient, now.size, now.temperature)
-    is_finite = jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(gradient)])
-    return ChainState(position, momentum, state.num_nonfinite + ~jnp.all(is_finite))
+    return ChainState(position, momentum, state.num_nonfinite + ~tree.is_finite(gradient))
 
 
 _one_step = jax.jit(_step, static_argnums=(0, 1))

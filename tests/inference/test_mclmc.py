@@ -1,5 +1,8 @@
 """MCLMC: the conjugate posterior, adjusted and not, and a start from trained networks."""
 
+from functools import partial
+
+import blackjax
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +11,7 @@ import pytest
 from symbnn import density, inference, io
 from symbnn.inference.chains.energy_variance import energy_variance
 from symbnn.inference.chains.kernels import DIVERGENCE, Info, Tuning
-from symbnn.inference.mclmc import adjusted_kernel
+from symbnn.inference.mclmc import adjusted_kernel, unadjusted_kernel
 from tests.inference.cases import assert_moments, conjugate, small_network
 
 HERE = inference.Placement(devices=jax.devices()[:2])
@@ -61,6 +64,51 @@ def test_adjusted_reports_the_energy_error_and_not_only_what_is_left_of_it_in_th
     else:
         assert np.all(np.isfinite(info.energy_error)) & np.all(info.is_divergent)
         assert np.min(info.energy_error) > DIVERGENCE
+
+
+def test_unadjusted_takes_the_step_of_blackjax():
+    log_density = density.LogDensity(lambda params: -jnp.sum(jnp.square(params["x"]) ** 2))
+    kernel, params = unadjusted_kernel(), {"x": jnp.linspace(-1.0, 1.0, 20)}
+    tuning = Tuning(jnp.asarray(0.3), {"x": jnp.ones(())}, jnp.asarray(2.0))
+    state = kernel.init(jax.random.key(0), params, log_density)
+    theirs = blackjax.mclmc.build_kernel()
+
+    for key in jax.random.split(jax.random.key(1), 20):
+        expected, told = theirs(key, state, log_density, 1.0, tuning.length, tuning.step_size)
+        state, info = kernel.step(key, state, tuning, log_density)
+        jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6), state, expected)
+        np.testing.assert_allclose(info.energy_error, told.energy_change, rtol=1e-4, atol=1e-5)
+        assert info.acceptance == 1
+        assert not info.is_divergent
+
+
+@pytest.mark.parametrize("what", ["density", "gradient"])
+def test_unadjusted_turns_round_where_numbers_are_not_finite(what):
+    """Half of the line is forbidden; a gradient alone that is no number would spoil the next step."""
+
+    @jax.custom_jvp
+    def wall(x):
+        return jnp.where(x > 0, jnp.nan, 0.0) if what == "density" else jnp.zeros(())
+
+    wall.defjvp(
+        lambda primals, tangents: (wall(*primals), tangents[0] * jnp.where(primals[0] > 0, jnp.nan, 0))
+    )
+    log_density = density.LogDensity(lambda x: -0.5 * jnp.sum(x**2) + wall(x[0]))
+    kernel, tuning = unadjusted_kernel(), Tuning(jnp.asarray(0.2), jnp.ones(()), jnp.asarray(1.0))
+    state = kernel.init(jax.random.key(0), jnp.array([-0.3, 1.0, 1.0]), log_density)
+    step = jax.jit(lambda key, state: kernel.step(key, state, tuning, log_density))
+    refused = 0
+    for key in jax.random.split(jax.random.key(1), 200):
+        before = state
+        state, info = step(key, state)
+        assert all(np.all(np.isfinite(leaf)) for leaf in (*state, info.energy_error))
+        assert state.position[0] <= 0
+        if info.is_divergent:
+            refused += 1
+            np.testing.assert_array_equal(state.position, before.position)
+            np.testing.assert_array_equal(state.momentum, -before.momentum)
+            assert info.acceptance == 0
+    assert 0 < refused < 100
 
 
 def test_step_size_settles_where_the_energy_has_the_wanted_variance():

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from symbnn import keys
+from symbnn import keys, tree
 from symbnn.density import LogDensity, Target
 from symbnn.density.parts import total
 from symbnn.inference import placement
@@ -81,10 +81,9 @@ def build(
         key, density = chain_key(key_data, begin["index"]), _density(target, plan, shard)
         params = begin.get("params")
         params = target.init(keys.named(key, "start")) if params is None else params
-        value, gradient = density.likelihood_and_gradient(params)
-        finite = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves((value, gradient))]
+        is_finite = tree.is_finite(density.likelihood_and_gradient(params))
         sampler = kernel.init(keys.named(key, "sampler"), params, density)
-        return Chain(begin["index"], sampler, *tuner.init(params)), jnp.all(jnp.stack(finite))
+        return Chain(begin["index"], sampler, *tuner.init(params)), is_finite
 
     def transition(
         chain: Chain, density: LogDensity, key: Array, index: Array, is_burnin: Array
