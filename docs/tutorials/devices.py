@@ -81,7 +81,7 @@ print("one device and two, the same draws:", is_equal(on_one, on_two))
 # `lanes` does belong to the computation: the size of a batched matrix product may decide in which order
 # numbers are added. With other lanes a chain is the same up to rounding at first, and differences grow along
 # its trajectories. So fix `lanes` where runs are to be compared bit for bit. Left out, it is a number that
-# suits the devices: on accelerators, the chains of one device.
+# suits devices and network: on accelerators, the chains of one device; on CPUs one, but for small networks.
 
 # %% [markdown]
 # ## A run that is stopped

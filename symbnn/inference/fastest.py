@@ -7,7 +7,6 @@ alone, so that draws do not depend on a clock; what is measured here is a number
 
 import math
 import time
-from typing import Any
 
 import jax
 import numpy as np
@@ -15,9 +14,9 @@ import numpy as np
 from symbnn.density import Target
 from symbnn.inference.base import check_count
 from symbnn.inference.chains import distributed
+from symbnn.inference.chains.settings import gradient_operations
 from symbnn.inference.hmc import hmc
 from symbnn.inference.placement import EVERYWHERE, Placement, layout
-from symbnn.programs import operations
 from symbnn.types import Samples
 
 OPERATIONS = 2e9
@@ -100,7 +99,4 @@ def _is_possible(num_chains: int, placement: Placement) -> bool:
 
 def _num_steps(target: Target, num_chains: int) -> int:
     """As many as fill a chunk with `OPERATIONS`."""
-    shapes: Any = jax.eval_shape(target.init, jax.random.key(0))
-    # Forwards and, twice as long, backwards.
-    each = 3 * operations(jax.make_jaxpr(target.log_density)(shapes).jaxpr)
-    return int(np.clip(OPERATIONS / max(each * num_chains, 1), 1, MOST_STEPS))
+    return int(np.clip(OPERATIONS / max(gradient_operations(target) * num_chains, 1), 1, MOST_STEPS))

@@ -27,6 +27,7 @@ from symbnn.inference.chains.settings import (
     check_initial,
     default_chunk_size,
     fingerprint_entries,
+    gradient_operations,
     num_draws,
     works,
 )
@@ -87,7 +88,7 @@ def run(
     refuse_batch_statistics(shapes)
     check_initial(settings, shapes)
     _check_target(settings, target)
-    plan = placement.layout(settings.num_chains, settings.placement)
+    plan = placement.layout(settings.num_chains, settings.placement, operations=gradient_operations(target))
     settings = replace(settings, chunk_size=settings.chunk_size or default_chunk_size(settings, target))
     if settings.sink is not None:
         start = program_checksum(target.init, key)

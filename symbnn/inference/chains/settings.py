@@ -17,6 +17,7 @@ from symbnn.inference.base import Sink, check_count, documented
 from symbnn.inference.placement import EVERYWHERE, Layout, Placement, local_chains
 from symbnn.inference.progress import WORDS, ShowProgress
 from symbnn.inference.storage import IN_MEMORY, Storage, check_storage, checksum
+from symbnn.programs import operations
 from symbnn.types import Samples
 
 OPERATIONS_PER_CHUNK = 5e12
@@ -112,6 +113,13 @@ def default_chunk_size(settings: Run, target: Target) -> int:
     num_weights = tree.num_weights(jax.eval_shape(target.init, jax.random.key(0)))
     per_draw = 600.0 * num_weights * (target.num_data or 1) * settings.thinning * settings.num_chains
     return int(min(50, max(1, OPERATIONS_PER_CHUNK // per_draw)))
+
+
+def gradient_operations(target: Target) -> float:
+    """Multiplications and additions in the products of one gradient of all data."""
+    shapes: Any = jax.eval_shape(target.init, jax.random.key(0))
+    # Forwards and, twice as long, backwards.
+    return 3 * operations(jax.make_jaxpr(target.log_density)(shapes).jaxpr)
 
 
 def check_initial(settings: Run, shapes: Any) -> None:

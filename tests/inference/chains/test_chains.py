@@ -9,6 +9,7 @@ import pytest
 
 from symbnn import density, inference
 from symbnn.inference import placement as chains
+from symbnn.inference.chains.settings import gradient_operations
 from tests.inference.cases import small_network
 
 KEY = jax.random.key(3)
@@ -94,6 +95,24 @@ def test_layout_uses_the_devices_it_can(num_chains, placement, shape, num_rows, 
     placed = chains.place_chains(plan, rows)
     assert placed["a"].shape == (num_rows, 2)
     np.testing.assert_array_equal(chains.fetch_chains(plan, placed)["a"], rows["a"])
+
+
+def test_a_chain_that_keeps_a_core_busy_is_not_vmapped_with_others():
+    """Products of 64-32-10 on 1,297 points: 2 (64·32 + 32·10) operations a point forwards, thrice in all."""
+    two = inference.Placement(devices=jax.devices()[:2])
+    target = density.target(*small_network(1_297, 64, 32, 10))
+    work = gradient_operations(target)
+    assert work == 3 * 2 * 1_297 * (64 * 32 + 32 * 10)
+    assert chains.layout(8, two, operations=work).lanes == 1
+    assert chains.layout(8, two._replace(lanes=4), operations=work).lanes == 4
+    assert chains.layout(8, two, operations=gradient_operations(small_target())).lanes == 2
+
+
+def test_a_run_tells_its_layout_the_work_of_a_gradient(monkeypatch):
+    seen, layout = [], chains.layout
+    monkeypatch.setattr(chains, "layout", lambda *given, **work: seen.append(work) or layout(*given, **work))
+    run(inference.Placement(devices=jax.devices()[:2]), num_chains=8)
+    assert seen == [{"operations": gradient_operations(small_target())}]
 
 
 def test_every_process_has_a_chain_before_any_has_two(monkeypatch):
