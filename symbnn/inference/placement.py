@@ -123,13 +123,24 @@ def blocks_per_device(plan: Layout) -> int:
     return plan.num_rows // (plan.lanes * plan.mesh.shape["chain"])
 
 
-def spread(function: Callable[..., Any], plan: Layout) -> Callable[..., Any]:
-    """What `map_chains` compiles; takes the blocks of a device, too, as no constant where bits count."""
+def spread(function: Callable[..., Any], plan: Layout, *, vmaps_one: bool = True) -> Callable[..., Any]:
+    """What `map_chains` compiles; takes the blocks of a device, too, as no constant where bits count.
+
+    `vmaps_one`: whether a chain alone in its block is vmapped all the same. On CPUs XLA then multiplies by
+    all data in another order, a quarter faster for 64-32-10, but takes twice as long for an OptuNet's batch.
+    """
     lanes, num_blocks = plan.lanes, blocks_per_device(plan)
 
     def on_device(chains: Any, shard: Shard, number: Array, *shared: Any) -> Any:
         blocks = jax.tree.map(lambda leaf: leaf.reshape(num_blocks, lanes, *leaf.shape[1:]), chains)
-        run_block = jax.vmap(lambda chain: function(chain, shard, *shared))
+
+        def run(chain: Any) -> Any:
+            return function(chain, shard, *shared)
+
+        def run_block(block: Any) -> Any:
+            if lanes > 1 or vmaps_one:
+                return jax.vmap(run)(block)
+            return jax.tree.map(lambda leaf: leaf[None], run(jax.tree.map(lambda leaf: leaf[0], block)))
 
         def body(index: Array, _: Any) -> tuple[Any, Any]:
             return (), run_block(jax.tree.map(lambda leaf: leaf[index], blocks))

@@ -150,7 +150,7 @@ def _scan(
         return jax.vmap(member, in_axes=(0, None, None))(members, shard, first_epoch)
     # A constant will do: members are promised up to rounding.
     number = jnp.int32(placement.blocks_per_device(plan))
-    return placement.spread(member, plan)(members, shard, number, first_epoch)
+    return placement.spread(member, plan, vmaps_one=False)(members, shard, number, first_epoch)
 
 
 def _padded(members: Any, rows: int) -> Any:
