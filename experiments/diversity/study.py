@@ -30,6 +30,7 @@ def run(config: Diversity, rundir: Path | str) -> Table:
             config.network,
             hidden=config.hidden,
             width=config.width,
+            computed_by="products",
             scale=published.SCALE if config.published else None,
         )
         _check_problem(problem)
