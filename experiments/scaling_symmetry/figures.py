@@ -26,7 +26,9 @@ def scaling_panels(
     scatter.plot(mass, minimum, ".", color=BLUE, alpha=0.5, markeredgewidth=0)
     scatter.set(xlabel="mass after training", ylabel="least mass over rescalings")
     scatter.legend(frameon=False)
-    excess.hist(100 * (mass / minimum - 1), 30, color=BLUE)
+    # Few networks in many bins would look like noise.
+    excess.hist(100 * (mass / minimum - 1), min(30, 2 + len(mass) // 4), color=BLUE)
+    excess.yaxis.get_major_locator().set_params(integer=True)
     excess.set(xlabel="excess over the least mass, %", ylabel="networks", xlim=(0, None))
     _draw_law(law, left)
     for (name, masses), colour in zip(orbits.items(), (BLUE, RED), strict=True):
