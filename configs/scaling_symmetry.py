@@ -4,7 +4,7 @@ Laurent, Aldea, Franchi (2024). `python -m experiments.scaling_symmetry digits` 
 cores; expect every network above its minimum, and imbalances that decay by the law of gradient flow.
 `optunet_mnist_cpu` takes 23 minutes of one core; expect networks that are right on 70 to 89 % of the images
 (the published ones on 75 to 85 %), a fifth of them that did not converge, and far more of the imbalance left
-than the 0.64 of that law, as minibatches are noisy.
+than the 0.64 of that law.
 """
 
 from dataclasses import dataclass
