@@ -50,7 +50,9 @@ def _pairs(panel: Axes, results: Results) -> None:
     panel.set(xlabel="mutual information, test images, nats", ylabel="out of distribution, nats")
     panel.xaxis.set_major_locator(MaxNLocator(5))
     if len(outside) > 1:
-        panel.legend(frameon=False)
+        legend = panel.legend(frameon=False, markerscale=4 if is_cloud else 1)
+        for handle in legend.legend_handles:
+            handle.set_alpha(1.0)
 
 
 def _units(panel: Axes, label: str, counts: dict[str, np.ndarray], expected: np.ndarray | None) -> None:
