@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.sharding import NamedSharding, PartitionSpec
 
@@ -46,12 +47,15 @@ def summaries(
     """`summarise(outputs (samples, inputs, ...), weights)` at all inputs, with a leading axis of devices."""
     count = inputs.shape[0]
     size = min(block_inputs, BLOCK_IMAGES, count)
+    # Networks of weight zero repeat those of another block: they are left out, as each takes its time.
+    numbers = np.flatnonzero(weights)
+    weights = np.asarray(weights)[numbers]
     parts = []
     for done in range(0, count, size):
         # The last block is as long as the others, so one shape is compiled; what is known is cut off.
         start = min(done, count - size)
         each: list[jax.Array] = []
-        for number in range(len(weights)):
+        for number in numbers:
             each.append(_outputs(apply, size, mesh_axis, samples, number, inputs, start))
             # One ahead of the device, so that it never waits; no more, as activations take memory.
             jax.block_until_ready(each[-2:-1])

@@ -170,9 +170,9 @@ def _each_of(likelihood: Likelihood) -> Callable[..., Any]:
 
 
 def _new_members(block: Block, each: Any) -> Any:
-    """`(devices, members, inputs, ...)` of those that no earlier block has counted."""
-    counted = len(block.weights) - int(block.weights.sum())
-    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 2, 1)[:, counted:], each)
+    """`(devices, members, inputs, ...)` of those that no earlier block has counted: the last ones."""
+    new = int(block.weights.sum())
+    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 2, 1)[:, -new:], each)
 
 
 def _in_order(parts: list[Any]) -> Any:

@@ -136,6 +136,20 @@ def test_at_most_one_block_of_images_is_applied_at_a_time(samples):
     assert sizes == {one_by_one.BLOCK_IMAGES}
 
 
+def test_no_network_is_applied_twice_where_the_last_block_overlaps(samples, inputs, monkeypatch):
+    """Five networks in blocks of four: the second block repeats three of the first, with weight zero."""
+    applied, outputs = [], one_by_one._outputs
+
+    def counted(*given):
+        applied.append(given[4])
+        return outputs(*given)
+
+    monkeypatch.setattr(one_by_one, "_outputs", counted)
+    some = jax.tree.map(lambda leaf: leaf[:5], samples)
+    evaluate.predict(convolve, some, inputs, block_samples=4, block_inputs=INPUTS)
+    assert applied == [0, 1, 2, 3, 3]
+
+
 def test_only_what_convolves_goes_one_by_one(samples, inputs):
     def dense(params, inputs):
         return inputs.mean((1, 2)) @ params["kernel"][0, 0] @ params["out"]

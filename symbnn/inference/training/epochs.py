@@ -91,11 +91,15 @@ def scan_epochs(
     """`advance` as one program; a long one uses all devices that there are members for."""
     num_members = tree.num_samples(state.weights)
     plan, given = _plan(training, state), (state, training.member_keys, training.data)
-    if plan is not None:
-        members = _padded(given[:2], plan.num_rows)
-        given = *_place(plan.mesh, members, BY_CHAIN), _place(plan.mesh, training.data, EVERYWHERE)
-    found = _scan(training.loss, training.recipe, num_epochs, plan, *given, first_epoch)
-    return found if plan is None else jax.tree.map(lambda leaf: leaf[:num_members], _gathered(found))
+    if plan is None:
+        return _scan(training.loss, training.recipe, num_epochs, plan, *given, first_epoch)
+    rows = placement.positions(plan)
+    source = np.zeros(plan.num_rows, int)
+    source[rows] = np.arange(num_members)
+    members = jax.tree.map(lambda leaf: leaf[source], given[:2])
+    given = *_place(plan.mesh, members, BY_CHAIN), _place(plan.mesh, training.data, EVERYWHERE)
+    found = _gathered(_scan(training.loss, training.recipe, num_epochs, plan, *given, first_epoch))
+    return jax.tree.map(lambda leaf: leaf[rows], found)
 
 
 def _plan(training: Training, state: TrainingState) -> placement.Layout | None:
@@ -151,14 +155,6 @@ def _scan(
     # A constant will do: members are promised up to rounding.
     number = jnp.int32(placement.blocks_per_device(plan))
     return placement.spread(member, plan, vmaps_one=False)(members, shard, number, first_epoch)
-
-
-def _padded(members: Any, rows: int) -> Any:
-    """So many rows: the first is repeated, and what comes of the copies is thrown away."""
-    missing = rows - tree.num_samples(members)
-    if not missing:
-        return members
-    return jax.tree.map(lambda leaf: jnp.concatenate([leaf, jnp.repeat(leaf[:1], missing, axis=0)]), members)
 
 
 def step_epochs(

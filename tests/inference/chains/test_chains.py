@@ -97,6 +97,20 @@ def test_layout_uses_the_devices_it_can(num_chains, placement, shape, num_rows, 
     np.testing.assert_array_equal(chains.fetch_chains(plan, placed)["a"], rows["a"])
 
 
+@pytest.mark.parametrize(
+    ("num_devices", "shards", "is_computed"), [(3, 1, [1, 1, 1, 1, 1, 0]), (6, 2, [1] * 6)]
+)
+def test_padding_is_not_computed_where_no_device_waits_for_it(num_devices, shards, is_computed):
+    """Five chains on three rows of devices: the last has one chain and one copy."""
+    plan = chains.layout(
+        5, inference.Placement(devices=jax.devices()[:num_devices], data_shards=shards, lanes=1)
+    )
+    placed = chains.place_chains(plan, np.arange(5.0))
+    found = chains.map_chains(lambda chain, shard: chain + 1, plan)(placed, chains.Shard(None, None))
+    np.testing.assert_array_equal(np.asarray(found) > 0, np.array(is_computed, bool))
+    np.testing.assert_array_equal(chains.fetch_chains(plan, found), np.arange(1.0, 6.0))
+
+
 def test_a_chain_that_keeps_a_core_busy_is_not_vmapped_with_others():
     """Products of 64-32-10 on 1,297 points: 2 (64·32 + 32·10) operations a point forwards, thrice in all."""
     two = inference.Placement(devices=jax.devices()[:2])
