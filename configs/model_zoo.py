@@ -61,7 +61,7 @@ CONFIGS = {
         ),
     ),
     "optunet_mnist_cpu": (
-        "96 OptuNets on 60,000 MNIST images, a fifth of the published epochs: half an hour, estimated",
+        "96 OptuNets on 60,000 MNIST images, a fifth of the published epochs: 20 minutes of one core",
         ModelZoo(
             data=Data(name="mnist", is_normalised=True),
             network="optunet",

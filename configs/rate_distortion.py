@@ -117,7 +117,9 @@ CONFIGS = {
             inference=Sampler(
                 num_burnin=500, num_samples=400, step_size=None, num_steps=200, start="initialisation"
             ),
-            fits=Fits(num_validation=300),
+            # A fit of two candidates on 200 bins takes three minutes, of which there are fifty.
+            fits=Fits(shrinks=(0.3,), num_validation=300),
+            num_bins=100,
         ),
     ),
 }
