@@ -117,7 +117,7 @@ CONFIGS = {
             inference=Sampler(
                 num_burnin=500, num_samples=400, step_size=None, num_steps=200, start="initialisation"
             ),
-            # A fit of two candidates on 200 bins takes three minutes, of which there are fifty.
+            # Two starts for each of some thirty fits, on 200 bins, would take an hour and a half.
             fits=Fits(shrinks=(0.3,), num_validation=300),
             num_bins=100,
         ),
