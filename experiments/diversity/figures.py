@@ -51,7 +51,7 @@ def _pairs(panel: Axes, results: Results) -> None:
     panel.xaxis.set_major_locator(MaxNLocator(5))
     if len(outside) > 1:
         legend = panel.legend(frameon=False, markerscale=4 if is_cloud else 1)
-        for handle in legend.legend_handles:
+        for handle in filter(None, legend.legend_handles):
             handle.set_alpha(1.0)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from symbnn.plot.style import BLUE, GREY, PALETTE, RED, new_figure
 
@@ -28,7 +29,7 @@ def scaling_panels(
     scatter.legend(frameon=False)
     # Few networks in many bins would look like noise.
     excess.hist(100 * (mass / minimum - 1), min(30, 2 + len(mass) // 4), color=BLUE)
-    excess.yaxis.get_major_locator().set_params(integer=True)
+    excess.yaxis.set_major_locator(MaxNLocator(integer=True))
     excess.set(xlabel="excess over the least mass, %", ylabel="networks", xlim=(0, None))
     _draw_law(law, left)
     for (name, masses), colour in zip(orbits.items(), (BLUE, RED), strict=True):

@@ -66,11 +66,11 @@ class Kernel(nn.Module):
     use_bias: bool = False
 
     @nn.compact
-    def __call__(self) -> tuple[jax.Array, jax.Array | None]:
-        """(height, width, channels in of a group, channels), and the bias if there is one."""
+    def __call__(self) -> dict[str, jax.Array]:
+        """`kernel` (height, width, channels in of a group, channels), and `bias` if there is one."""
+        shapes = {"kernel": self.shape} | ({"bias": self.shape[3:]} if self.use_bias else {})
         init = fan_in_uniform(math.prod(self.shape[:3]))
-        kernel = self.param("kernel", init, self.shape)
-        return kernel, self.param("bias", init, self.shape[3:]) if self.use_bias else None
+        return {name: self.param(name, init, shape) for name, shape in shapes.items()}
 
 
 def _lenet_convolved(x: jax.Array, channels: list[int], phi: Callable[[jax.Array], jax.Array]) -> jax.Array:
@@ -86,8 +86,9 @@ def _lenet_multiplied(x: jax.Array, channels: list[int], phi: Callable[[jax.Arra
     margin = (LENET_SIDE // 2, LENET_SIDE // 2)
     x = jnp.pad(jnp.moveaxis(x, -1, 0), ((0, 0), (0, 0), margin, margin))
     for name, number in zip(("conv1", "conv2"), channels, strict=True):
-        kernel, bias = Kernel((LENET_SIDE, LENET_SIDE, x.shape[0], number), use_bias=True, name=name)()
-        x = phi(_before_pooling(x, kernel, 2) + jnp.expand_dims(bias, (1, 2, 3, 4))).max(axis=1)
+        held = Kernel((LENET_SIDE, LENET_SIDE, x.shape[0], number), use_bias=True, name=name)()
+        bias = jnp.expand_dims(held["bias"], (1, 2, 3, 4))
+        x = phi(_before_pooling(x, held["kernel"], 2) + bias).max(axis=1)
     return jnp.moveaxis(x, 0, -1)
 
 
@@ -102,10 +103,10 @@ def _optunet_convolved(x: jax.Array) -> jax.Array:
 
 def _optunet_multiplied(x: jax.Array) -> jax.Array:
     """The same by matrix products; the second multiplies, for every group, images by all places at once."""
-    kernel, _ = Kernel((SIDES[0], SIDES[0], x.shape[-1], CHANNELS[0]), name="conv1")()
+    kernel = Kernel((SIDES[0], SIDES[0], x.shape[-1], CHANNELS[0]), name="conv1")()["kernel"]
     x = nn.relu(_before_pooling(jnp.moveaxis(x, -1, 0), kernel, POOL).max(axis=1))
     # A group is one channel of the first.
-    kernel, _ = Kernel((SIDES[1], SIDES[1], 1, CHANNELS[1]), name="conv2")()
+    kernel = Kernel((SIDES[1], SIDES[1], 1, CHANNELS[1]), name="conv2")()["kernel"]
     kernel = kernel.reshape(-1, CHANNELS[0], CHANNELS[1] // CHANNELS[0])
     moved = jnp.einsum("pqk,kgo->gpqo", _places(x.shape[2:], SIDES[1]), kernel)
     x = x.reshape(*x.shape[:2], -1)
