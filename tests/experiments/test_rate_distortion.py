@@ -188,8 +188,8 @@ def test_a_table_is_judged_by_bins_and_sampled_by_its_own_likelihood(tmp_path, m
     assert (sampled.target.num_data, sampled.labels.shape) == (1202, (301, 1))
     judged = tables.as_judged(sampled)
     params = sampled.model.init(jax.random.key(0))
-    assert judged.model.apply(params, judged.inputs).shape == (301, 200)
-    assert "masses of 200 bins" in report.introduction(judged)[-1]
+    assert judged.model.apply(params, judged.inputs).shape == (301, 100)
+    assert "masses of 100 bins" in report.introduction(judged)[-1]
     images = tables.load(debug_config("rate_distortion"))
     assert tables.as_judged(images) is images
     assert "bins" not in " ".join(report.introduction(images))
