@@ -263,9 +263,14 @@ def test_constructors_share_one_signature():
         assert all(setting.kind is setting.KEYWORD_ONLY for setting in settings)
 
 
-@pytest.mark.parametrize("shape", [MNIST[0], (18, 21, 2)])
 @pytest.mark.parametrize(
-    "constructor", [models.optunet, models.lenet, partial(models.lenet, width=0.5, activation="gelu")]
+    ("constructor", "shape"),
+    [
+        (models.optunet, MNIST[0]),
+        (models.optunet, (18, 21, 2)),
+        (partial(models.lenet, width=0.5), (13, 18, 2)),
+        (partial(models.lenet, width=0.5, activation="gelu"), (12, 12, 1)),
+    ],
 )
 def test_the_same_function_with_the_same_symmetries_by_products(constructor, shape):
     """With and without rows that pooling leaves out; gelu does not rise everywhere."""
