@@ -55,7 +55,7 @@ CONFIGS = {
         ),
     ),
     "mnist_six": (
-        "784-512-10 on 60,000 images as in the paper, six values: half an hour on two CPU cores, estimated",
+        "784-512-10 on 60,000 images as in the paper, six values: an hour of one CPU core",
         Transpositions(data=Data(name="mnist"), num_values=6),
     ),
     "mnist": (
