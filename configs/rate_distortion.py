@@ -113,7 +113,7 @@ CONFIGS = {
         "1,202 rows of a table, 5-50-2, mean and spread: not run at full length yet",
         RateDistortion(
             data=Data(name="uci/airfoil"),
-            model=Network(hidden=(50,)),
+            model=Network(hidden=(50,), rows="last"),
             inference=Sampler(
                 num_burnin=500, num_samples=400, step_size=None, num_steps=200, start="initialisation"
             ),

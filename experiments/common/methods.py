@@ -37,6 +37,8 @@ def sample(problem: Problem, run: Run) -> Fit:
         num_samples=settings.num_samples,
         initial=starts,
         sink=run.chunks("hmc"),
+        # Which of the two is faster depends on the order of the network's axes.
+        placement=inference.Placement(vmaps_one=problem.config.model.rows == "first"),
     )
 
 
@@ -68,6 +70,7 @@ def hmc(
     thinning: int = 1,
     initial: Samples | None = None,
     sink: Any = None,
+    placement: inference.Placement | None = None,
 ) -> Fit:
     """Hamiltonian Monte Carlo, `num_samples` draws of every chain."""
     method = inference.hmc(
@@ -81,6 +84,7 @@ def hmc(
         initial=initial,
         progress=SHOWN,
         sink=sink,
+        placement=placement or inference.Placement(),
     )
     return method(key, target)
 

@@ -152,6 +152,7 @@ def load(
     hidden: tuple[int, ...],
     activation: str = "relu",
     width: float = 1.0,
+    rows: str = "first",
     computed_by: str = "convolutions",
     prior_scale: float = 1.0,
     num_held_out: int = 0,
@@ -184,7 +185,7 @@ def load(
         model = from_factory(network, loaded.input_shape, read.num_classes)
     else:
         loaded = flattened(loaded) if network == "mlp" else loaded
-        settings: Any = {"hidden": hidden, "activation": activation, "width": width}
+        settings: Any = {"hidden": hidden, "activation": activation, "width": width, "rows": rows}
         settings["computed_by"] = computed_by
         model = create(network, loaded.input_shape, read.num_classes, **settings)
     target = density.target(model, loaded.train, likelihood=_likelihood(), prior=prior(prior_scale))
@@ -211,7 +212,9 @@ def _factory(config: Any) -> str | None:
 def perceptron(config: Any, *, prior_scale: float = 1.0) -> Problem:
     """The problem of a config whose `model` describes a perceptron."""
     model = config.model
-    return load(config, hidden=model.hidden, activation=model.activation, prior_scale=prior_scale)
+    return load(
+        config, hidden=model.hidden, activation=model.activation, rows=model.rows, prior_scale=prior_scale
+    )
 
 
 def create(
@@ -222,11 +225,12 @@ def create(
     hidden: tuple[int, ...] = (),
     activation: str = "relu",
     width: float = 1.0,
+    rows: str = "first",
     computed_by: str = "convolutions",
 ) -> models.Model:
     """One of `symbnn.models` with those of the settings that it knows."""
     known: dict[str, dict[str, Any]] = {
-        "mlp": {"hidden": hidden, "activation": activation},
+        "mlp": {"hidden": hidden, "activation": activation, "rows": rows},
         # No file of PyTorch is read here, and products train ten times as fast on a CPU.
         "optunet": {"hidden": hidden, "computed_by": "products"},
         "lenet": {"width": width, "computed_by": computed_by},

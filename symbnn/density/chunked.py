@@ -15,6 +15,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.extend.core import Var
 from jaxtyping import Array, Float
 
 from symbnn.types import Params
@@ -65,13 +66,22 @@ def number_of_chunks(num: int, chunk_size: int) -> int:
 
 
 def default_chunk_size(apply: Callable[[Params, Array], Array], params: Any, inputs: Any) -> int:
-    """Points whose activations fill `ELEMENTS_PER_CHUNK`, counted in the jaxpr of the network."""
+    """Points whose activations fill `ELEMENTS_PER_CHUNK`, counted in the jaxpr of the network.
+
+    What depends on no weight is the same at every step and made once, before all of them, if it is not in
+    chunks: it does not count.
+    """
 
     def elements(batch: int) -> int:
         shape = jax.ShapeDtypeStruct((batch, *inputs.shape[1:]), inputs.dtype)
-        jaxpr = jax.make_jaxpr(apply)(params, shape)
-        outputs = sum(math.prod(v.aval.shape) for equation in jaxpr.eqns for v in equation.outvars)
-        return math.prod(shape.shape) + outputs
+        jaxpr = jax.make_jaxpr(apply)(params, shape).jaxpr
+        moving = set(jaxpr.invars[: len(jax.tree.leaves(params))])
+        count = 0
+        for equation in jaxpr.eqns:
+            if any(isinstance(v, Var) and v in moving for v in equation.invars):
+                moving.update(equation.outvars)
+                count += sum(math.prod(v.aval.shape) for v in equation.outvars)
+        return count
 
     per_point = max(elements(2) - elements(1), 1)
     return max(SMALLEST_CHUNK, ELEMENTS_PER_CHUNK // per_point)

@@ -106,7 +106,7 @@ def _plan(training: Training, state: TrainingState) -> placement.Layout | None:
     """How members lie on devices; None side by side on one of them, which compiles faster."""
     # A CPU has one member at a time: 32 OptuNets side by side fall out of its cache, and take twice as long.
     lanes = 1 if jax.default_backend() == "cpu" else None
-    given = placement.Placement(jax.local_devices(), lanes=lanes)
+    given = placement.Placement(jax.local_devices(), lanes=lanes, vmaps_one=False)
     plan = placement.layout(tree.num_samples(state.weights), given)
     is_beside = plan.mesh.size == 1 and lanes is None
     return None if is_beside or _work(training, state) <= LONG_WORK else plan
@@ -154,7 +154,7 @@ def _scan(
         return jax.vmap(member, in_axes=(0, None, None))(members, shard, first_epoch)
     # A constant will do: members are promised up to rounding.
     number = jnp.int32(placement.blocks_per_device(plan))
-    return placement.spread(member, plan, vmaps_one=False)(members, shard, number, first_epoch)
+    return placement.spread(member, plan)(members, shard, number, first_epoch)
 
 
 def step_epochs(
