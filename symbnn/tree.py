@@ -75,25 +75,28 @@ def concatenate(trees: Sequence[Samples]) -> Samples:
 
 def num_samples(samples: Samples) -> int:
     """Length of the leading axis; a `ValueError` names the first leaf that disagrees."""
+    lengths = {leaf.shape[0] if getattr(leaf, "ndim", 0) else None for leaf in jax.tree.leaves(samples)}
+    if len(lengths) == 1 and (length := lengths.pop()) is not None:
+        return length
+    raise ValueError(_disagreement(samples))
+
+
+def _disagreement(samples: Samples) -> str:
+    """What is wrong with samples that have no common length."""
     leaves = named_leaves(samples)
     if not leaves:
-        raise ValueError("samples: expected a tree of arrays, got one without leaves")
+        return "samples: expected a tree of arrays, got one without leaves"
     if other := next((name for name, leaf in leaves.items() if not hasattr(leaf, "ndim")), None):
-        raise ValueError(
+        return (
             f"samples: expected a tree of arrays; leaf {other!r} is {described(leaves[other])} (of an "
             "Equinox module keep the arrays only, by eqx.filter(module, eqx.is_inexact_array))"
         )
     shapes = {name: np.shape(leaf) for name, leaf in leaves.items()}
-    for name, shape in shapes.items():
-        if not shape:
-            raise ValueError(f"leaf {name!r} has shape (); expected an axis of samples")
+    if bare := next((name for name, shape in shapes.items() if not shape), None):
+        return f"leaf {bare!r} has shape (); expected an axis of samples"
     first, expected = next((name, shape[0]) for name, shape in shapes.items())
-    for name, shape in shapes.items():
-        if shape[0] != expected:
-            raise ValueError(
-                f"leaf {name!r} has shape {shape}; leaf {first!r} has {expected} samples on axis 0"
-            )
-    return expected
+    name, shape = next((name, shape) for name, shape in shapes.items() if shape[0] != expected)
+    return f"leaf {name!r} has shape {shape}; leaf {first!r} has {expected} samples on axis 0"
 
 
 def by_chain(samples: Samples, num_chains: int) -> Samples:

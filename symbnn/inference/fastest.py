@@ -2,7 +2,7 @@
 
 On two CPU cores a perceptron 196-32-10 with 10,000 images takes a quarter longer with two lanes than with
 one; 16-16-16-16 with 1,202 rows takes half as long. The default (`Placement(lanes=None)`) depends on numbers
-alone, so that draws do not depend on a clock; what is measured here is a number to be kept with the results.
+alone, so that draws do not depend on a clock; what is measured here is to be kept with the results.
 """
 
 import math
@@ -33,21 +33,21 @@ def fastest_placement(
     """`placement` with the number of lanes with which gradients of all chains take the least time here.
 
     Every candidate is compiled and timed on HMC's own steps, some seconds each; other samplers evaluate the
-    same gradients. Candidates are powers of two, and all chains of a device. Of several processes the slowest
-    counts, so that all of them choose the same.
+    same gradients. Candidates are one lane without `vmap` and with it, powers of two, and all chains of a
+    device. Of several processes the slowest counts, so that all of them choose the same.
 
     All chains are timed with one number of steps. Samplers whose trajectories differ in length from chain to
     chain (`nuts`, adjusted `mclmc`, `hmc` without `num_steps`) run every lane of a block until its longest
     one ends, and want fewer lanes than are found here.
 
         placement = inference.fastest_placement(target, num_chains=8)
-        print(placement.lanes)  # Placement(lanes=...) draws the same again, on any number of devices
+        print(placement)  # its lanes and vmaps_one draw the same again, on any number of devices
         fit = inference.hmc(num_chains=8, num_steps=20, placement=placement)(key, target)
 
     Args:
         target: What is to be sampled.
         num_chains: Of the run that the placement is for.
-        placement: Which devices; its `lanes` are what is replaced.
+        placement: Which devices; its `lanes` and `vmaps_one` are what is replaced.
         initial: One start per chain, as of `hmc`: for targets that are not finite at draws of `init`.
     """
     check_count("num_chains", num_chains)
@@ -84,7 +84,8 @@ def _candidates(num_chains: int, placement: Placement) -> list[Placement]:
     rows = layout(num_chains, placement._replace(lanes=1)).mesh.shape["chain"]
     most = math.ceil(num_chains / rows)
     lanes = sorted({*(2**power for power in range(most.bit_length())), most})
-    given = [placement._replace(lanes=number) for number in lanes]
+    alone = placement._replace(lanes=1, vmaps_one=False)
+    given = [alone, *(placement._replace(lanes=number, vmaps_one=True) for number in lanes)]
     return [each for each in given if _is_possible(num_chains, each)]
 
 

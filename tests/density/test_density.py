@@ -164,6 +164,17 @@ def test_default_chunk_follows_the_activations():
     assert 1000 <= sizes[1] <= 4000 < sizes[0]
 
 
+def test_what_depends_on_no_weight_does_not_count_as_an_activation():
+    """Of 784 inputs and as many transposed: 26,000 points of 32 hidden units are one chunk."""
+    inputs, sizes = jax.ShapeDtypeStruct((60_000, 784), jnp.float32), []
+    for rows in ("first", "last"):
+        model = models.mlp((784,), 10, hidden=(32,), rows=rows)
+        shapes = jax.eval_shape(model.init, jax.random.key(0))
+        sizes.append(default_chunk_size(model.apply, shapes, inputs))
+    assert min(sizes) > 2**22 / 784
+    assert max(sizes) < 2**22 / 32
+
+
 def test_temperature_divides_both_terms():
     model, batch = small_network()
     warm, cold = (density.target(model, batch, temperature=t) for t in (1.0, 0.25))

@@ -29,15 +29,16 @@ def target() -> density.Target:
     ("num_chains", "candidates"), [(1, [1]), (2, [1]), (4, [1, 2]), (10, [1, 2, 4, 5]), (16, [1, 2, 4, 8])]
 )
 def test_candidates_are_powers_of_two_and_all_chains_of_a_device(monkeypatch, target, num_chains, candidates):
+    """After one lane without `vmap`."""
     seen = []
 
     def seconds(target, num_chains, placement, *, initial):
-        seen.append(placement.lanes)
+        seen.append((placement.lanes, placement.vmaps_one))
         return 1.0
 
     monkeypatch.setattr(fastest, "seconds_per_gradient", seconds)
     inference.fastest_placement(target, num_chains=num_chains, placement=TWO)
-    assert seen == candidates
+    assert seen == [(1, False), *((lanes, True) for lanes in candidates)]
 
 
 def test_the_least_time_wins_and_the_rest_of_the_placement_stays(monkeypatch, target):
@@ -45,6 +46,9 @@ def test_the_least_time_wins_and_the_rest_of_the_placement_stays(monkeypatch, ta
     monkeypatch.setattr(fastest, "seconds_per_gradient", lambda *given, initial: times[given[2].lanes])
     found = inference.fastest_placement(target, num_chains=10, placement=TWO)
     assert found == TWO._replace(lanes=2)
+    monkeypatch.setattr(fastest, "seconds_per_gradient", lambda *given, initial: 1.0 + given[2].vmaps_one)
+    found = inference.fastest_placement(target, num_chains=10, placement=TWO)
+    assert found == TWO._replace(lanes=1, vmaps_one=False)
 
 
 def test_a_real_measurement(monkeypatch, target):
@@ -94,7 +98,7 @@ def test_lanes_that_leave_a_process_without_a_chain_are_no_candidates(monkeypatc
     monkeypatch.setattr(fastest, "seconds_per_gradient", seconds)
     three = inference.Placement(devices=jax.devices()[:3])
     assert inference.fastest_placement(target, num_chains=4, placement=three).lanes == 1
-    assert seen == [1]
+    assert seen == [1, 1]
     with pytest.raises(ValueError, match="leave 1 of 3 processes without a chain"):
         inference.fastest_placement(target, num_chains=2, placement=three)
 

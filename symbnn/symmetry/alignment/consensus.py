@@ -10,7 +10,7 @@ import numpy as np
 
 from symbnn import tree
 from symbnn.symmetry.alignment.leave_one_out import leave_one_out
-from symbnn.symmetry.alignment.match import Matcher, Matching, extract_one, match
+from symbnn.symmetry.alignment.match import Matcher, Matching, extract_at, match
 from symbnn.symmetry.alignment.means import mean_features
 from symbnn.symmetry.alignment.search import (
     Chunk,
@@ -39,7 +39,8 @@ def to_common(search: Search, matching: Matching) -> Descent:
     """
     num = tree.num_samples(matching.samples)
     few = _few(matching)
-    part = matching._replace(samples=tree.take(matching.samples, few))
+    is_all = len(few) == num
+    part = matching if is_all else matching._replace(samples=tree.take(matching.samples, few))
     starts = (
         _annealed(search, part, number)
         if number < len(few)
@@ -49,7 +50,7 @@ def to_common(search: Search, matching: Matching) -> Descent:
     best = max(
         (leave_one_out(search, part, start) for start in starts), key=lambda end: end.objective[-1].sum()
     )
-    if len(few) == num:
+    if is_all:
         return best
     mean = mean_features(part, best.permutations)
     found = match(matching, mean, partial(by_descent, search._replace(restarts=0))).permutations
@@ -91,7 +92,7 @@ def _annealed(search: Search, matching: Matching, anchor: int) -> HostPermutatio
     """Annealed from the labels that fit one of the networks, each group after those before it."""
     num = tree.num_samples(matching.samples)
     once = partial(by_descent, search._replace(restarts=0, max_sweeps=0))
-    targets = extract_one(matching.features, tree.take(matching.samples, anchor))
+    targets = extract_at(matching, anchor)
     start = match(matching, targets, once).permutations
     arrays = matching.features.extract(matching.samples)
     is_small = num * _entries(matching.spec) <= SLOW_ENTRIES

@@ -6,13 +6,12 @@ from functools import partial
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 
 from symbnn import tree
 from symbnn.symmetry.alignment.features import Arrays, Features
 from symbnn.symmetry.alignment.search import Chunk, Descent, HostPermutations, joined
 from symbnn.symmetry.spec import SymmetrySpec
-from symbnn.types import Samples
+from symbnn.types import Params, Samples
 
 # Networks whose features fill this much memory are matched together.
 CHUNK_BYTES = 256 * 2**20
@@ -71,7 +70,22 @@ def _cut(samples: Samples, start: int | jax.Array, length: int) -> Samples:
     return jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, length), samples)
 
 
-def extract_one(features: Features, params: Samples) -> Arrays:
+def extract_at(matching: Matching, index: int) -> Arrays:
+    """Features of one of the networks."""
+    return _only(matching.features.extract(part_of(matching.samples, slice(index, index + 1))))
+
+
+def extract_one(features: Features, params: Params) -> Arrays:
     """Features of one network."""
-    one = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], params)
-    return tuple(array[0] for array in features.extract(one))
+    return _only(features.extract(_as_samples(params)))
+
+
+# Compiled, as one call for every leaf takes longer than matching a small network.
+@jax.jit
+def _as_samples(params: Params) -> Samples:
+    return jax.tree.map(lambda leaf: leaf[None], params)
+
+
+@jax.jit
+def _only(arrays: Arrays) -> Arrays:
+    return tuple(array[0] for array in arrays)

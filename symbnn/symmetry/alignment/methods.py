@@ -4,7 +4,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from symbnn import tree
 from symbnn.names import lookup
 from symbnn.symmetry.alignment.consensus import repeated_mean, to_common
 from symbnn.symmetry.alignment.features import (
@@ -17,7 +16,7 @@ from symbnn.symmetry.alignment.features import (
     weight_features,
 )
 from symbnn.symmetry.alignment.leave_one_out import leave_one_out
-from symbnn.symmetry.alignment.match import Matching, extract_one, match
+from symbnn.symmetry.alignment.match import Matching, extract_at, match
 from symbnn.symmetry.alignment.search import (
     Chunk,
     Descent,
@@ -93,7 +92,7 @@ def _common(search: Search, matching: Matching, start: HostPermutations | None) 
 
 
 def _common_contributions(search: Search, matching: Matching, start: HostPermutations | None) -> Descent:
-    first = extract_one(matching.features, tree.take(matching.samples, 0))
+    first = extract_at(matching, 0)
     matcher = partial(match_contributions, search)
     return repeated_mean(search, matching, matcher, match(matching, first, matcher, start))
 

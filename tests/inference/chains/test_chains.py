@@ -65,6 +65,17 @@ def test_draws_are_the_same_bits_on_any_number_of_devices(on_one_device, num_dev
     jax.tree.map(np.testing.assert_array_equal, draws, on_one_device)
 
 
+@pytest.mark.parametrize("num_devices", [1, 3])
+def test_chains_that_are_not_vmapped_draw_the_same_to_rounding_and_the_same_bits(on_one_device, num_devices):
+    def on(number):
+        alone = inference.Placement(devices=jax.devices()[:number], lanes=1, vmaps_one=False)
+        return run(alone).posterior.by_chain()
+
+    draws = on(num_devices)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3), draws, on_one_device)
+    jax.tree.map(np.testing.assert_array_equal, draws, on(2))
+
+
 @pytest.mark.slow
 def test_a_chain_does_not_know_how_many_others_there_are(on_one_device):
     draws = run(inference.Placement(devices=jax.devices()[:2], lanes=1), num_chains=2).posterior.by_chain()
