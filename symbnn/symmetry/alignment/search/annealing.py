@@ -96,17 +96,31 @@ def _slopes(spec: SymmetrySpec, leaves: tuple[Leaf, ...], arrays: Arrays, relaxe
 def _softened(
     spec: SymmetrySpec, leaves: tuple[Leaf, ...], slope: Relaxed, temperature: jax.Array
 ) -> Relaxed:
-    found = {}
+    found, logits, signs = Relaxed(), Relaxed(), Relaxed()
     for group in spec.groups:
         if group.is_linear:
             turned = _soft_rotation(jnp.sum(slope[group.name], axis=1), temperature, centred=group.centred)
             found[group.name] = jnp.broadcast_to(turned[:, None], slope[group.name].shape)
             continue
-        value, signs = pair_values(leaves, group, slope[group.name])
+        value, signs[group.name] = pair_values(leaves, group, slope[group.name])
         spread = jnp.std(value, axis=(-2, -1), keepdims=True)
         # Units that say nothing have no spread: all of them are mixed alike.
-        scaled = value / jnp.maximum(temperature * spread, jnp.finfo(value.dtype).tiny)
-        found[group.name] = with_parities(leaves, group, _sinkhorn(scaled), signs)
+        logits[group.name] = value / jnp.maximum(temperature * spread, jnp.finfo(value.dtype).tiny)
+    scaled = _all_scaled(logits)
+    for group in spec.groups:
+        if not group.is_linear:
+            found[group.name] = with_parities(leaves, group, scaled[group.name], signs[group.name])
+    return found
+
+
+def _all_scaled(logits: Relaxed) -> Relaxed:
+    """`_sinkhorn` of every group; groups of one shape together, as small matrices wait for their programs."""
+    names_by_shape: dict[tuple[int, ...], list[str]] = {}
+    for name, value in logits.items():
+        names_by_shape.setdefault(value.shape, []).append(name)
+    found = Relaxed()
+    for names in names_by_shape.values():
+        found |= zip(names, _sinkhorn(jnp.stack([logits[name] for name in names])), strict=True)
     return found
 
 
