@@ -31,7 +31,7 @@ SIZES = ((16, 5), (16, 50), (64, 10), (512, 5), (512, 50))
 PAIRED = ((16, 10), (64, 10), (512, 5))
 # Ten minutes of training and an hour of C2M3: measured as a row only where all of it is kept already.
 LARGE = 10_000
-# Processor seconds below which a method is run so many times more, and the least counts; nor is it kept.
+# Processor seconds below which a method is measured anew, and so many times more; the least counts.
 QUICK, REPEATS = 1.0, 4
 # What the faster of the published methods does in less than this, ours must do in this: starting some two
 # hundred compiled programs takes 30 ms, whatever they compute.

@@ -151,7 +151,7 @@ def fingerprint_entries(settings: Run, plan: Layout, name: str, start: str) -> d
         "thinning": str(settings.thinning),
         "chunk_size": str(settings.chunk_size),
         "chains": f"{settings.num_chains}, here {local_chains(plan).tolist()}",
-        "lanes": str(plan.lanes),
+        "lanes": str(plan.lanes) + ("" if plan.lanes > 1 or plan.vmaps_one else ", not vmapped"),
         "data_shards": str(plan.mesh.shape["data"]),
         "kept": f"{'predictions' if inputs is not None else 'draws'} as {settings.storage.dtype}",
         "inputs": "none" if inputs is None else checksum(inputs),

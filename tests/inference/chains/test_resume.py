@@ -184,6 +184,7 @@ def test_stored_draws_are_read_on_demand(finished):
         (7, None, {"step_size": 0.02}, "its method is"),
         (7, None, {"num_chains": 4}, "its chains is"),
         (7, None, {"thinning": 2}, "its thinning is"),
+        (7, None, {"placement": inference.Placement(lanes=1, vmaps_one=False)}, "its lanes is"),
     ],
 )
 def test_chunks_of_another_run_are_refused(finished, key, target, settings, named):
