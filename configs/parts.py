@@ -90,6 +90,8 @@ class Trajectories:
     """Steps per transition."""
     integrator: Literal["leapfrog", "mclachlan"] = "leapfrog"
     """A step of McLachlan's has two gradients, and may be more than twice as long."""
+    target_acceptance: float | None = bounded(None, 0.01, 0.99)
+    """What a step size that adapts aims at; 0.8 by default."""
 
 
 @dataclass(frozen=True)

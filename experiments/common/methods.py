@@ -81,6 +81,7 @@ def hmc(
         step_size=settings.step_size,
         num_steps=settings.num_steps,
         integrator=settings.integrator,
+        target_acceptance=settings.target_acceptance,
         initial=initial,
         progress=SHOWN,
         sink=sink,
