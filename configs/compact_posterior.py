@@ -51,7 +51,7 @@ CONFIGS = {
             # the curvature by 0.24 to 0.29.
             inference=Sampler(
                 num_burnin=100,
-                num_samples=3_000,
+                num_samples=3_300,
                 step_size=None,
                 num_steps=190,
                 target_acceptance=0.65,

@@ -4,7 +4,7 @@ Laurent, Aldea, Franchi (2024), Table 1. `python -m experiments.posterior_qualit
 hour on two busy CPU cores; expect no discrepancy of the deep ensemble from the reference, and many modes to
 be nearer to it than one. Its recipes were chosen with `--num-validation 297`, those of the other configs set
 beforehand: none on test images, but for the dropout rate of `cifar10_resnet20`, which a trial on 200 of them
-brought down from 0.05. That config takes about 50 minutes of one CPU core, with the published weights of four
+brought down from 0.05. That config takes 45 minutes of one CPU core, with the published weights of four
 ResNet-20s in the folder `pretrained` beside the data. Expect single networks of 91 to 92 %, an ensemble of
 94 %, and little spread around a mode by methods that run so few steps.
 """
@@ -225,7 +225,7 @@ CONFIGS = {
         ),
     ),
     "cifar10_resnet20": (
-        "four published ResNet-20s with BatchNorm as modes, five methods: an hour on one CPU core",
+        "four published ResNet-20s with BatchNorm as modes, five methods: 45 minutes of one CPU core",
         PosteriorQuality(
             data=Data(name="cifar10", num_test=2_000),
             outside=("fashion_mnist", "notmnist"),

@@ -85,6 +85,9 @@ def _of(name: str, **changes: object) -> RateDistortion:
     return replace(own, **changes)  # type: ignore[arg-type]
 
 
+# As many fits again would take an hour more.
+COARSE = Sizes(ranks=(1, 8, 64), components=(2, 4, 16), refined_networks=(2, 8, 32))
+
 CONFIGS = {
     "digits": ("1,797 bundled 8x8 images, 64-32-10: half an hour of one CPU core", _of("digits")),
     "debug": (
@@ -107,7 +110,11 @@ CONFIGS = {
     ),
     "mnist_cpu": (
         "10,000 MNIST images averaged to 14x14, 196-32-10: an hour with the draws of compact_posterior",
-        _of("mnist_cpu", fits=Fits(num_epochs=8, mixed=2, shrinks=(0.3,), num_validation=2000)),
+        _of(
+            "mnist_cpu",
+            sizes=COARSE,
+            fits=Fits(num_epochs=8, mixed=2, shrinks=(0.3,), num_validation=2000),
+        ),
     ),
     "airfoil": (
         "1,202 rows of a table, 5-50-2, mean and spread: not run at full length yet",
@@ -118,6 +125,7 @@ CONFIGS = {
                 num_burnin=500, num_samples=400, step_size=None, num_steps=200, start="initialisation"
             ),
             # Two starts for each of some thirty fits, on 200 bins, would take an hour and a half.
+            sizes=COARSE,
             fits=Fits(shrinks=(0.3,), num_validation=300),
             num_bins=100,
         ),

@@ -1,7 +1,8 @@
 """Mass of trained networks against the least mass their rescalings have, and what weight decay does about it.
 
 Laurent, Aldea, Franchi (2024). `python -m experiments.scaling_symmetry digits` takes 8 minutes on two CPU
-cores; expect every network above its minimum, and imbalances that decay by the law of gradient flow.
+cores; expect every network above its minimum and, on full batches, imbalances that decay by the law of
+gradient flow; in the networks themselves less of them is left than it gives.
 `optunet_mnist_cpu` takes 23 minutes of one core; expect networks that are right on 70 to 89 % of the images
 (the published ones on 75 to 85 %), a fifth of them that did not converge, and far more of the imbalance left
 than the 0.64 of that law.

@@ -132,7 +132,7 @@ def _present(run: Run, config: ModelZoo, problem: Problem, zoo: io.Zoo, judged: 
             f"{config.num_networks} networks ({problem.network}, {problem.hidden}{num_weights} weights) on "
             f"{problem.examples}: {config.num_epochs} epochs of "
             f"{config.optimizer} with {optimizers.rate_words(config)} and minibatches of "
-            f"{config.batch_size}. {len(zoo.shards())} shards in {config.precision}.",
+            f"{config.batch_size}, without weight decay. {len(zoo.shards())} shards in {config.precision}.",
             *convergence.words(is_converged, config),
         ],
         tables=[_table(judged)],

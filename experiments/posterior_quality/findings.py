@@ -40,9 +40,7 @@ def findings(results: Results) -> list[str]:
         ]
     return [
         ensemble_finding(results),
-        gain_finding(results, "accuracy", sign=1.0),
-        gain_finding(results, "brier", sign=-1.0),
-        gain_finding(results, "ece", sign=-1.0),
+        *(gain_finding(results, name, sign=sign) for name, sign in GAINS.items()),
         *(_nearer_finding(results, reference) for reference in results.discrepancies),
         *(_equal_finding(results, reference) for reference in results.discrepancies),
         *_correlations(results),

@@ -143,7 +143,7 @@ def test_results_keep_table_and_figures_and_nothing_else(finished, tmp_path):
 
 NOT_RUN = {
     "scaling_symmetry": ("adam",),
-    "posterior_quality": ("dropout", "variational", "swag", "sghmc", "hmc"),
+    "posterior_quality": ("dropout", "variational", "vi", "swag", "sghmc", "hmc"),
 }
 """Methods that a debug config leaves out, as words of which a sentence about them has one."""
 

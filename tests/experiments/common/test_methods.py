@@ -40,6 +40,32 @@ def test_chains_start_where_the_config_says(monkeypatch, tmp_path):
     assert not np.array_equal(kernel[0], kernel[1])
 
 
+@pytest.mark.parametrize("aimed", [None, 0.65])
+def test_the_acceptance_aimed_at_is_that_of_the_config(monkeypatch, tmp_path, aimed):
+    given = {}
+
+    def factory(**settings):
+        given.update(settings)
+        return lambda key, target: None
+
+    monkeypatch.setattr(methods.inference, "hmc", factory)
+    config = debug_config("compact_posterior")
+    adapting = dataclasses.replace(config.inference, step_size=None, target_acceptance=aimed)
+    with open_run("compact_posterior", config, tmp_path) as run:
+        methods.sample(perceptron(dataclasses.replace(config, inference=adapting)), run)
+    assert given["target_acceptance"] == aimed
+
+
+def test_an_acceptance_to_aim_at_needs_a_step_size_that_adapts(tmp_path):
+    config = debug_config("compact_posterior")
+    held = dataclasses.replace(config.inference, step_size=0.01, target_acceptance=0.65)
+    with (
+        open_run("compact_posterior", config, tmp_path) as run,
+        pytest.raises(ValueError, match="target_acceptance applies only when the step size adapts"),
+    ):
+        methods.sample(perceptron(dataclasses.replace(config, inference=held)), run)
+
+
 @pytest.mark.parametrize("milestones", [(), (1,), (1, 3)])
 def test_the_sum_of_rates_is_that_of_the_steps_that_training_takes(milestones):
     """A linear loss: its gradient is one, so a weight moves by the sum of the rates."""
