@@ -67,6 +67,12 @@ def images(problem: Problem, samples: Samples) -> Images:
     return Images(inputs, _all(problem, samples, inputs), held, _all(problem, samples, held))
 
 
+def spaced(problem: Problem, samples: Samples) -> Samples:
+    """As many draws of all chains as laws are made of, evenly spaced."""
+    count, most = tree.num_samples(samples), problem.config.num_fitted
+    return samples if count <= most else tree.take(samples, np.arange(most) * count // most)
+
+
 def plain(problem: Problem, samples: Samples) -> dict[str, Any]:
     """Laws of every size of the samples as they are given; the key of a law names its family and size."""
     made: dict[str, Callable[[int], Any]] = {

@@ -39,6 +39,9 @@ def introduction(problem: Problem) -> list[str]:
         if problem.target.likelihood.has_labels
         else [f"Predictions are masses of {config.num_bins} bins of the standardised target."]
     )
+    count = config.inference.num_chains * config.inference.num_samples
+    some = f" {config.num_fitted:,} of" if count > config.num_fitted else ""
+    spaced = ", evenly spaced" if some else ""
     return [
         f"{problem.data.name}: {problem.target.num_data} training and {len(problem.labels)} test examples; "
         f"network {problem.sizes}; HMC: {config.inference.num_chains} chains of "
@@ -46,11 +49,11 @@ def introduction(problem: Problem) -> list[str]:
         "total variation (TV) between its predictions and those of all draws on the test examples; laws by "
         f"{config.num_draws} networks drawn from them, mean over {config.num_draw_seeds} sets; kept draws as "
         f"they are, mean over {config.sizes.num_subsets} choices.",
-        "Raw laws are fitted to the draws as they are, aligned ones to the draws relabelled to fit their "
-        "mean; refined ones start there and are fitted to HMC's predictions on training examples and, for "
-        f"each of them, {fits.mixed} points between two with noise, which count as much as the examples. The "
-        "control starts from untrained networks. The recipe of every fit is the best of its candidates on "
-        "training examples that no fit saw.",
+        f"Raw laws are fitted to{some} the draws as they are{spaced}, aligned ones to the draws relabelled to "
+        "fit their mean; refined ones start there and are fitted to HMC's predictions on training examples "
+        f"and, for each of them, {fits.mixed} points between two with noise, which count as much as the "
+        "examples. The control starts from untrained networks. The recipe of every fit is the best of its "
+        "candidates on training examples that no fit saw.",
         *bins,
     ]
 

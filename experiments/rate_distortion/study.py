@@ -36,8 +36,8 @@ def run(config: RateDistortion, rundir: Path | str) -> Table:
             "to_mean", lambda: symmetry.align(problem.model.spec, samples, reference="mean").samples
         )
         plain = {
-            RAW: opened.stage("raw", lambda: laws.plain(problem, samples)),
-            ALIGNED: opened.stage("aligned", lambda: laws.plain(problem, to_mean)),
+            RAW: opened.stage("raw", lambda: laws.plain(problem, laws.spaced(problem, samples))),
+            ALIGNED: opened.stage("aligned", lambda: laws.plain(problem, laws.spaced(problem, to_mean))),
         }
         given = laws.images(problem, samples)
         fits = {

@@ -93,6 +93,17 @@ def test_too_many_held_out_images_are_named():
         laws.images(problem, samples)
 
 
+@pytest.mark.parametrize(("most", "taken"), [(3, [0, 2, 4]), (4, [0, 1, 3, 4]), (6, range(6)), (9, range(6))])
+def test_laws_are_made_of_evenly_spaced_draws(most, taken):
+    problem = perceptron(dataclasses.replace(debug_config("rate_distortion"), num_fitted=most))
+    found = laws.spaced(problem, {"weight": jnp.arange(6.0)})
+    np.testing.assert_array_equal(found["weight"], taken)
+    said = report.introduction(problem)[1]
+    assert (f"fitted to {most} of the draws as they are, evenly spaced, aligned" in said) == (
+        problem.config.inference.num_chains * problem.config.inference.num_samples > most
+    )
+
+
 def test_random_starts_have_the_numbers_of_the_laws_they_stand_beside():
     problem = perceptron(debug_config("rate_distortion"))
     samples = jax.vmap(problem.model.init)(jax.random.split(jax.random.key(0), 6))
