@@ -69,7 +69,7 @@ class RateDistortion(Seeded):
     sizes: Sizes = Sizes()
     fits: Fits = Fits()
     num_fitted: int = bounded(4000, 2, 1_000_000)
-    """Most HMC draws that laws are made of, evenly spaced; what they are held against is the prediction of all.
+    """Most HMC draws that laws are made of, evenly spaced; they are held against the prediction of all.
     Principal directions and clusters of n draws take n³ steps."""
     num_draws: int = bounded(1000, 2, 1_000_000)
     """Networks drawn from each law to judge it."""
