@@ -50,10 +50,10 @@ def introduction(problem: Problem) -> list[str]:
         f"{config.num_draws} networks drawn from them, mean over {config.num_draw_seeds} sets; kept draws as "
         f"they are, mean over {config.sizes.num_subsets} choices.",
         f"Raw laws are fitted to{some} the draws as they are{spaced}, aligned ones to the draws relabelled "
-        "to fit their mean; refined ones start there and are fitted to HMC's predictions on training examples "
-        f"and, for each of them, {fits.mixed} points between two with noise, which count as much as the "
-        "examples. The control starts from untrained networks. The recipe of every fit is the best of its "
-        "candidates on training examples that no fit saw.",
+        "to fit their mean; refined ones start there and are fitted to HMC's predictions on training "
+        f"examples and, for each of them, {fits.mixed} points between two with noise, which count as much as "
+        "the examples. The control starts from untrained networks. The recipe of every fit is the best of "
+        "its candidates on training examples that no fit saw.",
         *bins,
     ]
 
