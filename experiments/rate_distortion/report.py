@@ -133,6 +133,7 @@ def findings(points: Sequence[Point]) -> list[str]:
     """Who wins at which size, and what alignment and refinement are worth in draws."""
     form = points[0]["format"]
     found = [said for budget in (20_000, 100_000) for said in _winner(points, budget)]
+    found += _where_draws_win(points)
     floor = _mean(points, RAW, NETWORKS, FLOOR, form)
     if floor is not None:
         near = [p for p in points if p["state"] == REFINED and np.mean(p["distance"]) <= 2 * floor]
@@ -171,6 +172,24 @@ def _winner(points: Sequence[Point], budget: int) -> list[str]:
     return [
         f"In {budget // 1000} kB {name} has TV {value:.4f}, {verdict} kept draws in as much ({kept:.4f})."
     ]
+
+
+def _where_draws_win(points: Sequence[Point]) -> list[str]:
+    """The size from which kept draws are nearer than every fit in as many bytes; nothing without both."""
+    fits = [point for point in points if point["state"] == REFINED]
+    kept = [point for point in points if point["state"] == RAW and point["family"] == NETWORKS]
+    if not fits or not kept:
+        return []
+
+    def loses(point: Point) -> bool:
+        beside = [fit for fit in fits if fit["bytes"] <= ROOM * point["bytes"]]
+        return any(np.mean(fit["distance"]) <= np.mean(point["distance"]) for fit in beside)
+
+    lost = max((point["bytes"] for point in kept if loses(point)), default=0)
+    sizes = [int(point["bytes"]) for point in kept if point["bytes"] > lost]
+    if not sizes:
+        return ["At every size some refined law or refined draws are at least as near to HMC as kept draws."]
+    return [f"From {min(sizes):,} bytes on, kept draws are nearer to HMC than everything refined in as much."]
 
 
 def best(points: Sequence[Point], state: str, family: str, budget: int) -> float | None:

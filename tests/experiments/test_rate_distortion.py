@@ -136,6 +136,20 @@ def test_the_winner_is_the_one_of_the_numbers():
     assert report.findings(KEPT[:1]) == []
 
 
+def test_where_draws_win_is_said():
+    """The kept draws' TV is 0.02 at 160 kB and 0.01 at 640 kB."""
+    fit = point(REFINED, GAUSSIAN, 1, 20_000, 0.015)
+    assert any(said.startswith("From 640,000 bytes on, kept draws") for said in report.findings([*KEPT, fit]))
+    equal = point(REFINED, GAUSSIAN, 1, 20_000, 0.02)
+    assert any(said.startswith("From 640,000 bytes on") for said in report.findings([*KEPT, equal]))
+    worse = point(REFINED, GAUSSIAN, 1, 20_000, 0.056)
+    assert any(said.startswith("From 40,000 bytes on") for said in report.findings([*KEPT, worse]))
+    large = point(REFINED, GAUSSIAN, 1, 3_000_000, 0.001)
+    assert any(said.startswith("From 10,000 bytes on") for said in report.findings([*KEPT, large]))
+    best = point(REFINED, GAUSSIAN, 1, 9_000, 0.001)
+    assert any(said.startswith("At every size some refined law") for said in report.findings([*KEPT, best]))
+
+
 def test_worth_is_counted_in_draws():
     said = report.findings([*KEPT, point(REFINED, GAUSSIAN, 1, 20_000, 0.02)])
     assert "The refined Gaussian (TV 0.0200) is worth 16 draws." in said
