@@ -2,7 +2,7 @@
 
 Xiao, Liu, Bamler (2023). Fitted to raw samples it is q_d, which mixes symmetric copies and means nothing;
 fitted to aligned samples it is q_r. The low-rank law keeps the exact sample covariance: with centred samples
-X = U S Vᵀ of n networks, weights = mean + Bz with B = V S / √(n-1).
+X = U S Vᵀ of n networks, weights = mean + Bz with B = V S / √(n-1), from the smaller of X Xᵀ and Xᵀ X.
 
 Samples are stacked networks, or what keeps some: an `Empirical`, what `symmetry.align` made of it, a `Fit`.
 """
@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from symbnn import chains, tree
@@ -34,31 +35,51 @@ def gaussian(samples: Samples) -> DiagonalGaussian:
 
 
 def low_rank(samples: Samples, rank: int | None = None, *, diagonal: bool = False) -> LowRankGaussian:
-    """Mean and `rank` leading principal directions (all n - 1 by default: the exact covariance).
+    """Mean and `rank` leading principal directions (all by default: the exact covariance).
 
     Args:
         samples: At least two networks, as for `gaussian`.
-        rank: Directions to keep, from 1 to the number of networks less one.
+        rank: Directions to keep, from 1 to the number of networks less one, or of weights if that is smaller.
         diagonal: Also keep what is left of the variance of every weight, as independent noise: then the
             variances are those of `gaussian`.
     """
     samples, count = weights_of(samples, minimum=2)
-    rank = count - 1 if rank is None else rank
-    if not 1 <= rank <= count - 1:
-        raise ValueError(f"rank must be between 1 and {count - 1} for {count} samples, got {rank}")
+    num_weights = tree.num_weights(tree.take(samples, 0))
+    most = min(count - 1, num_weights)
+    rank = most if rank is None else rank
+    if not 1 <= rank <= most:
+        raise ValueError(
+            f"rank must be between 1 and {most} for {count} samples of {num_weights} weights, got {rank}"
+        )
     mean = jax.tree.map(lambda leaf: leaf.mean(0), samples)
     centred = jax.tree.map(lambda leaf, centre: leaf - centre, samples, mean)
-    # S Vᵀ = Uᵀ X, with U from the small n x n Gram matrix: the weights are never laid out as one long vector.
-    gram = sum(
-        jnp.einsum("ai,bi->ab", flat, flat, preferred_element_type=jnp.promote_types(flat.dtype, jnp.float32))
-        for flat in (leaf.reshape(count, -1) for leaf in jax.tree.leaves(centred))
-    )
+    factors = (_by_weights if num_weights < count else _by_samples)(centred, rank)
+    return LowRankGaussian(mean, factors, jax.tree.map(_rest, centred, factors) if diagonal else None)
+
+
+def _by_samples(centred: Samples, rank: int) -> Samples:
+    """S Vᵀ = Uᵀ X, with U from the n x n matrix X Xᵀ: the weights are never laid out as one long vector."""
+    count = tree.num_samples(centred)
+    gram = sum(_products(leaf.reshape(count, -1).T) for leaf in jax.tree.leaves(centred))
     _, vectors = jnp.linalg.eigh(gram)
     leading = _with_signs(vectors[:, ::-1][:, :rank]) / jnp.sqrt(count - 1.0)
-    factors = jax.tree.map(
-        lambda leaf: jnp.einsum("nr,n...->r...", leading, leaf).astype(leaf.dtype), centred
-    )
-    return LowRankGaussian(mean, factors, jax.tree.map(_rest, centred, factors) if diagonal else None)
+    return jax.tree.map(lambda leaf: jnp.einsum("nr,n...->r...", leading, leaf).astype(leaf.dtype), centred)
+
+
+def _by_weights(centred: Samples, rank: int) -> Samples:
+    """The same with V and S from the smaller Xᵀ X, where there are more samples than weights."""
+    count = tree.num_samples(centred)
+    _, unravel = ravel_pytree(tree.take(centred, 0))
+    flat = jnp.concatenate([leaf.reshape(count, -1) for leaf in jax.tree.leaves(centred)], axis=1)
+    values, vectors = jnp.linalg.eigh(_products(flat))
+    spreads = jnp.sqrt(jnp.maximum(values[::-1][:rank], 0.0) / (count - 1.0))
+    return jax.vmap(unravel)((_with_signs(vectors[:, ::-1][:, :rank]) * spreads).T.astype(flat.dtype))
+
+
+def _products(columns: Float[Array, "m k"]) -> Float[Array, "k k"]:
+    """Inner products of the columns, of float16 in single precision."""
+    dtype = jnp.promote_types(columns.dtype, jnp.float32)
+    return jnp.einsum("ma,mb->ab", columns, columns, preferred_element_type=dtype)
 
 
 def _rest(centred: Float[Array, "n ..."], factors: Float[Array, "r ..."]) -> Float[Array, "..."]:

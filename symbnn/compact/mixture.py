@@ -1,8 +1,8 @@
 """A mixture of a few diagonal Gaussians: one per cluster of aligned samples.
 
 Clusters are given (by default the chain of every sample) or found by scikit-learn's k-means with every weight
-in units of its standard deviation. It sees the samples in the n coordinates that their n x n Gram matrix
-gives, in which their distances are the same: a round does not cost more for more weights.
+in units of its standard deviation. Where there are more weights than samples it sees the n coordinates that
+their n x n Gram matrix gives, in which distances are the same: a round does not cost more for more weights.
 """
 
 from typing import Any
@@ -59,8 +59,12 @@ def k_means(key: Key, samples: Samples, num_clusters: int) -> Int[np.ndarray, " 
             f"num_clusters must be between 1 and {count}, the number of samples; got {num_clusters}"
         )
     seed = int(jax.random.bits(key, dtype=jnp.uint32))
-    values, vectors = np.linalg.eigh(np.asarray(_gram(samples), np.float64))
-    coordinates = vectors * np.sqrt(np.maximum(values, 0.0))
+    scaled = _standardised(samples)
+    if tree.num_weights(tree.take(samples, 0)) < count:
+        coordinates = np.concatenate([np.asarray(leaf) for leaf in scaled], axis=1)
+    else:
+        values, vectors = np.linalg.eigh(np.asarray(_gram(scaled), np.float64))
+        coordinates = vectors * np.sqrt(np.maximum(values, 0.0))
     return KMeans(num_clusters, n_init=STARTS, random_state=seed).fit_predict(coordinates)
 
 
@@ -93,13 +97,18 @@ def _moments(members: Float[Array, "k n"], samples: Samples) -> tuple[Samples, S
 
 
 @jax.jit
-def _gram(samples: Samples) -> Float[Array, "n n"]:
-    """Inner products of the standardised samples."""
+def _standardised(samples: Samples) -> list[Float[Array, "n p"]]:
+    """Every leaf in rows, its weights in units of their standard deviations; zero where that is zero."""
 
-    def gram(leaf: Array) -> Array:
+    def rows(leaf: Array) -> Array:
         flat = leaf.reshape(leaf.shape[0], -1)
         scale = flat.std(0)
-        scaled = jnp.where(scale > 0, (flat - flat.mean(0)) / jnp.where(scale > 0, scale, 1.0), 0.0)
-        return jnp.matmul(scaled, scaled.T, precision=jax.lax.Precision.HIGHEST)
+        return jnp.where(scale > 0, (flat - flat.mean(0)) / jnp.where(scale > 0, scale, 1.0), 0.0)
 
-    return jax.tree.reduce(jnp.add, jax.tree.map(gram, samples))
+    return [rows(leaf) for leaf in jax.tree.leaves(samples)]
+
+
+@jax.jit
+def _gram(rows: list[Float[Array, "n p"]]) -> Float[Array, "n n"]:
+    """Inner products of the samples."""
+    return sum(jnp.matmul(leaf, leaf.T, precision=jax.lax.Precision.HIGHEST) for leaf in rows)

@@ -36,16 +36,24 @@ def test_one_sample_is_its_own_law():
     assert all(not leaf.any() for leaf in jax.tree.leaves(posterior.std))
 
 
-def test_low_rank_of_full_rank_has_the_exact_covariance():
-    posterior = compact.low_rank(make_samples())
+@pytest.mark.parametrize(("count", "rank"), [(2, 1), (7, 6), (10, 9), (11, 10), (40, 10)])
+def test_low_rank_of_full_rank_has_the_exact_covariance(count, rank):
+    """Of fewer samples than the ten weights, of as many, and of more."""
+    posterior = compact.low_rank(make_samples(count))
     factors = flat(posterior.factors)
-    np.testing.assert_allclose(factors.T @ factors, np.cov(flat(make_samples()).T), atol=2e-6)
+    assert factors.shape == (rank, 10)
+    np.testing.assert_allclose(factors.T @ factors, np.cov(flat(make_samples(count)).T), atol=3e-6)
 
 
-def test_low_rank_keeps_the_leading_directions():
-    factors = flat(compact.low_rank(make_samples(), rank=2).factors)
-    values = np.linalg.svd(flat(make_samples()) - flat(make_samples()).mean(0), compute_uv=False)
-    np.testing.assert_allclose(np.linalg.norm(factors, axis=1), values[:2] / np.sqrt(6), rtol=1e-4)
+@pytest.mark.parametrize("count", [7, 40])
+def test_low_rank_keeps_the_leading_directions(count):
+    samples = flat(make_samples(count))
+    factors = flat(compact.low_rank(make_samples(count), rank=2).factors)
+    _, values, vectors = np.linalg.svd(samples - samples.mean(0), full_matrices=False)
+    np.testing.assert_allclose(np.linalg.norm(factors, axis=1), values[:2] / np.sqrt(count - 1), rtol=1e-4)
+    turned = vectors[:2] * np.sign(np.sum(vectors[:2] * factors, axis=1, keepdims=True))
+    expected = turned * values[:2, None] / np.sqrt(count - 1)
+    np.testing.assert_allclose(factors, expected, rtol=2e-3, atol=2e-5)
 
 
 def test_low_rank_draws_have_the_samples_spread():
@@ -81,8 +89,13 @@ def test_low_rank_does_not_depend_on_the_signs_that_eigh_gives(monkeypatch):
 
 @pytest.mark.parametrize("rank", [0, 7, -1])
 def test_impossible_ranks_are_named(rank):
-    with pytest.raises(ValueError, match=f"between 1 and 6 for 7 samples, got {rank}"):
+    with pytest.raises(ValueError, match=f"between 1 and 6 for 7 samples of 10 weights, got {rank}"):
         compact.low_rank(make_samples(), rank=rank)
+
+
+def test_there_are_no_more_directions_than_weights():
+    with pytest.raises(ValueError, match="between 1 and 10 for 40 samples of 10 weights, got 11"):
+        compact.low_rank(make_samples(40), rank=11)
 
 
 def test_a_mixture_of_one_is_the_gaussian():
@@ -131,8 +144,10 @@ def test_k_means_finds_clusters_whatever_the_units_of_the_weights(seed, scale):
     assert adjusted_rand_score(labels, found) == 1
 
 
-def test_k_means_has_the_inertia_of_all_weights_laid_out():
-    samples = make_samples(60)
+@pytest.mark.parametrize("count", [9, 60])
+def test_k_means_has_the_inertia_of_all_weights_laid_out(count):
+    """Of fewer samples than the ten weights, and of more."""
+    samples = make_samples(count)
     values = flat(samples) / flat(samples).std(0)
 
     def inertia(labels):
