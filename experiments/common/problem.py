@@ -80,7 +80,8 @@ class Problem:
         if self.is_own:
             return f"{self.network} ({tree.num_weights(self.shapes)} weights)"
         hidden = (group.size for group in self.model.spec.groups)
-        return joined((*self.data.input_shape, *hidden, self.data.num_classes or 0))
+        outputs = jax.eval_shape(self.target.model.apply, self.shapes, self.data.train.inputs[:1])
+        return joined((*self.data.input_shape, *hidden, outputs.shape[-1]))
 
     @property
     def hidden(self) -> str:

@@ -181,12 +181,14 @@ def _where_draws_win(points: Sequence[Point]) -> list[str]:
     if not fits or not kept:
         return []
 
-    def loses(point: Point) -> bool:
-        beside = [fit for fit in fits if fit["bytes"] <= ROOM * point["bytes"]]
-        return any(np.mean(fit["distance"]) <= np.mean(point["distance"]) for fit in beside)
+    def least(some: Sequence[Point], most: float) -> float:
+        return min(
+            (float(np.mean(each["distance"])) for each in some if each["bytes"] <= most), default=np.inf
+        )
 
-    lost = max((point["bytes"] for point in kept if loses(point)), default=0)
-    sizes = [int(point["bytes"]) for point in kept if point["bytes"] > lost]
+    files = sorted(int(point["bytes"]) for point in kept)
+    lost = max((size for size in files if least(fits, ROOM * size) <= least(kept, size)), default=0)
+    sizes = [size for size in files if size > lost]
     if not sizes:
         return ["At every size some refined law or refined draws are at least as near to HMC as kept draws."]
     return [f"From {min(sizes):,} bytes on, kept draws are nearer to HMC than everything refined in as much."]

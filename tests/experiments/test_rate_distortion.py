@@ -144,6 +144,8 @@ def test_where_draws_win_is_said():
     assert any(said.startswith("From 640,000 bytes on") for said in report.findings([*KEPT, equal]))
     worse = point(REFINED, GAUSSIAN, 1, 20_000, 0.056)
     assert any(said.startswith("From 40,000 bytes on") for said in report.findings([*KEPT, worse]))
+    coarse = point(RAW, NETWORKS, 200, 700_000, 0.03, "int8")
+    assert any(said.startswith("From 640,000 bytes on") for said in report.findings([*KEPT, coarse, fit]))
     large = point(REFINED, GAUSSIAN, 1, 3_000_000, 0.001)
     assert any(said.startswith("From 10,000 bytes on") for said in report.findings([*KEPT, large]))
     best = point(REFINED, GAUSSIAN, 1, 9_000, 0.001)
