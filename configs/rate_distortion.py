@@ -112,7 +112,7 @@ CONFIGS = {
         ),
     ),
     "mnist_cpu": (
-        "10,000 MNIST images averaged to 14x14, 196-32-10: an hour with the draws of compact_posterior",
+        "10,000 MNIST images averaged to 14x14, 196-32-10: 20 minutes with the draws of compact_posterior",
         _of(
             "mnist_cpu",
             sizes=COARSE,
@@ -120,7 +120,7 @@ CONFIGS = {
         ),
     ),
     "airfoil": (
-        "1,202 rows of a table, 5-50-2, mean and spread: not run at full length yet",
+        "1,202 rows of a table, 5-50-2, mean and spread: half an hour of one CPU core",
         RateDistortion(
             data=Data(name="uci/airfoil"),
             model=Network(hidden=(50,), rows="last"),

@@ -97,7 +97,7 @@ def _moments(members: Float[Array, "k n"], samples: Samples) -> tuple[Samples, S
 
 
 @jax.jit
-def _standardised(samples: Samples) -> list[Float[Array, "n p"]]:
+def _standardised(samples: Samples) -> list[Float[Array, "n _"]]:
     """Every leaf in rows, its weights in units of their standard deviations; zero where that is zero."""
 
     def rows(leaf: Array) -> Array:
@@ -109,6 +109,7 @@ def _standardised(samples: Samples) -> list[Float[Array, "n p"]]:
 
 
 @jax.jit
-def _gram(rows: list[Float[Array, "n p"]]) -> Float[Array, "n n"]:
+def _gram(rows: list[Float[Array, "n _"]]) -> Float[Array, "n n"]:
     """Inner products of the samples."""
-    return sum(jnp.matmul(leaf, leaf.T, precision=jax.lax.Precision.HIGHEST) for leaf in rows)
+    products = [jnp.matmul(leaf, leaf.T, precision=jax.lax.Precision.HIGHEST) for leaf in rows]
+    return jax.tree.reduce(jnp.add, products)
