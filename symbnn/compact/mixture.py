@@ -101,7 +101,8 @@ def _standardised(samples: Samples) -> list[Float[Array, "n _"]]:
     """Every leaf in rows, its weights in units of their standard deviations; zero where that is zero."""
 
     def rows(leaf: Array) -> Array:
-        flat = leaf.reshape(leaf.shape[0], -1)
+        # scikit-learn takes no shorter numbers.
+        flat = leaf.reshape(leaf.shape[0], -1).astype(jnp.promote_types(leaf.dtype, jnp.float32))
         scale = flat.std(0)
         return jnp.where(scale > 0, (flat - flat.mean(0)) / jnp.where(scale > 0, scale, 1.0), 0.0)
 

@@ -159,6 +159,15 @@ def test_k_means_has_the_inertia_of_all_weights_laid_out(count):
     assert ours < 1.02 * theirs
 
 
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+@pytest.mark.parametrize("count", [9, 60])
+def test_k_means_takes_short_numbers(count, dtype):
+    short = jax.tree.map(lambda leaf: leaf.astype(dtype), make_samples(count))
+    same = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), short)
+    found, expected = (compact.k_means(jax.random.key(0), samples, 3) for samples in (short, same))
+    assert adjusted_rand_score(found, expected) == 1
+
+
 def test_k_means_is_the_same_for_the_same_key():
     first, second = (compact.k_means(jax.random.key(5), make_samples(60), 4) for _ in range(2))
     np.testing.assert_array_equal(first, second)
