@@ -1,9 +1,15 @@
-"""Questions to the program of a function (its jaxpr): what it calls, whether it convolves, how long it is."""
+"""Questions to the program of a function (its jaxpr): what it calls, whether it convolves, how long it is.
+
+And how to compile one that convolves.
+"""
 
 import math
 from typing import Any
 
 import jax
+
+KEPT_BARRIERS = {"xla_disable_hlo_passes": "cse_barrier_expander"}
+"""Compiler options, for CPUs only, with which an `optimization_barrier` also parts what would be fused."""
 
 
 def programs_in(equation: Any) -> list[Any]:

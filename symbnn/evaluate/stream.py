@@ -12,6 +12,7 @@ activations.
 """
 
 import functools
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -188,11 +189,15 @@ def _side_by_side(
 
 
 def map_blocks(function: Callable[..., Any], arrays: tuple[jax.Array, ...], size: int) -> Any:
-    """`function(*arrays)` on blocks of rows; the last block overlaps the one before and agrees with it."""
+    """`function(*arrays)` on at most `size` rows at a time.
+
+    As few blocks as that allows, as short as they can be: the last overlaps the one before by less than a row
+    for every block, and agrees with it there.
+    """
     count = arrays[0].shape[0]
-    size = min(size, count)
-    if size == count:
+    if count <= size:
         return function(*arrays)
+    size = math.ceil(count / math.ceil(count / size))
     starts = jnp.minimum(jnp.arange(0, count, size), count - size)
     cut = lambda start: (lax.dynamic_slice_in_dim(array, start, size) for array in arrays)  # noqa: E731
     shapes = jax.eval_shape(function, *(jax.ShapeDtypeStruct((size, *a.shape[1:]), a.dtype) for a in arrays))

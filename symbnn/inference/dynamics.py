@@ -19,7 +19,7 @@ from symbnn.density import Batch, tempered
 from symbnn.inference.storage import program_checksum
 from symbnn.inference.training.train import Problem
 from symbnn.models.base import join_statistics
-from symbnn.programs import has_convolution
+from symbnn.programs import KEPT_BARRIERS, has_convolution
 from symbnn.types import Key, Params, Samples
 
 
@@ -137,7 +137,8 @@ def _step(problem: Problem, dynamics: Dynamics, chain: Chains, state: ChainState
     return ChainState(position, momentum, state.num_nonfinite + ~tree.is_finite(gradient))
 
 
-_one_step = jax.jit(_step, static_argnums=(0, 1))
+# The host steps on CPUs only.
+_one_step = jax.jit(_step, static_argnums=(0, 1), compiler_options=KEPT_BARRIERS)
 
 
 def estimated_gradient(problem: Problem, batch_size: int, key: Key, weights: Params, chain: Chains) -> Params:

@@ -11,6 +11,7 @@ from flax import linen as nn
 from symbnn import names
 
 Activation = Callable[[jax.Array], jax.Array]
+Layer = Callable[[jax.Array], jax.Array]
 
 ACTIVATIONS: dict[str, Activation] = {
     "relu": nn.relu,
@@ -50,10 +51,10 @@ def dense(features: int, fan_in: int, name: str) -> nn.Dense:
     return nn.Dense(features, kernel_init=init, bias_init=init, name=name)
 
 
-def convolution(channels: int, kernel: int, stride: int = 1, *, name: str) -> nn.Conv:
+def convolution(channels: int, kernel: int, stride: int = 1, *, name: str) -> Layer:
     """Convolution without bias, padded symmetrically, He-initialised by fan-out: the residual nets' own."""
     half = kernel // 2
-    return nn.Conv(
+    convolve = nn.Conv(
         channels,
         (kernel, kernel),
         strides=stride,
@@ -62,6 +63,11 @@ def convolution(channels: int, kernel: int, stride: int = 1, *, name: str) -> nn
         kernel_init=nn.initializers.variance_scaling(2.0, "fan_out", "normal"),
         name=name,
     )
+    if jax.default_backend() != "cpu":
+        return convolve
+    # A kernel's gradient turns the inputs round. On CPUs that is slow where normalisation and activation are
+    # computed anew on the way; with a barrier the inputs are kept (see `KEPT_BARRIERS`): a fifth of a step.
+    return lambda x: convolve(jax.lax.optimization_barrier(x))
 
 
 def batch_norm(train: bool, *, name: str) -> nn.BatchNorm:

@@ -64,8 +64,9 @@ def predict_one_by_one() -> None:
     placed = stream.sample_axis(samples)
     block = next(stream.blocks(samples, 4))
     summarise = lambda outputs, weights: jnp.tensordot(weights, outputs, 1)  # noqa: E731
-    one_by_one._of_one(IMAGES.apply, IMAGES.init(KEY), inputs)
     one_by_one.summaries(IMAGES.apply, summarise, 8, placed, *block, stream.replicate(placed, inputs))
+    network = jax.tree.map(lambda leaf: leaf[None], IMAGES.init(KEY))
+    one_by_one.summaries(IMAGES.apply, summarise, 8, None, network, np.ones(1), jnp.asarray(inputs))
 
 
 @case("predict by posteriors")

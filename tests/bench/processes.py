@@ -11,14 +11,27 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+# As docs/howto/devices.md advises for convolutional networks.
+LARGE_PAGES = {
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=1073741824:"
+    "glibc.malloc.trim_threshold=4294967296"
+}
 
-def ask(module: str, what: str, *numbers: int, devices: int = 1, cores: int | None = None) -> Any:
+
+def ask(
+    module: str,
+    what: str,
+    *numbers: int,
+    devices: int = 1,
+    cores: int | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Any:
     """What the module's measurement `what` returns, on so many CPU devices and cores (all if None)."""
     flags = f"--xla_force_host_platform_device_count={devices}"
     command = [sys.executable, "-m", module, what, *map(str, numbers)]
     output = subprocess.run(
         command,
-        env={**os.environ, "XLA_FLAGS": flags},
+        env={**os.environ, **(environment or {}), "XLA_FLAGS": flags},
         check=True,
         stdout=subprocess.PIPE,
         text=True,

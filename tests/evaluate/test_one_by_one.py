@@ -117,37 +117,57 @@ def test_compiled_once_per_shape(samples, inputs):
     run(inputs + 1.0)
     run(inputs, 5)
     assert len(traces) == first
-    assert set(traces) == {(10, 6, 6, 2)}
+    # Once to see that it convolves, once for every device's share of a block.
+    assert sorted(set(traces)) == [(10 // jax.device_count(), 6, 6, 2), (10, 6, 6, 2)]
     run(inputs[:20])
     assert len(traces) <= 2 * first
 
 
-def test_at_most_one_block_of_images_is_applied_at_a_time(samples):
+@pytest.mark.parametrize("num", [1, 7, 23])
+def test_images_of_a_block_lie_on_all_devices(samples, inputs, members, num):
+    shapes = set()
+
+    def seen(params, inputs):
+        shapes.add(inputs.shape[0])
+        return convolve(params, inputs)
+
+    probs = evaluate.predict(seen, samples, inputs[:num])
+    np.testing.assert_allclose(probs, members[:, :num].mean(0), atol=1e-6)
+    assert shapes == {num, max(num // jax.device_count(), 1)}
+
+
+def test_a_device_has_at_most_one_block_of_images_at_a_time(samples):
     sizes = set()
 
     def counted(params, inputs):
         sizes.add(inputs.shape[0])
         return convolve(params, inputs)
 
-    many = np.zeros((3 * one_by_one.BLOCK_IMAGES + 1, 6, 6, 2), np.float32)
+    many = np.zeros((jax.device_count() * one_by_one.BLOCK_IMAGES + 1, 6, 6, 2), np.float32)
     one_by_one.summaries(
-        counted, lambda outputs, weights: outputs[0], 1000, None, samples, np.ones(SAMPLES), jnp.asarray(many)
+        counted,
+        lambda outputs, weights: outputs[0],
+        10_000,
+        None,
+        samples,
+        np.ones(SAMPLES),
+        jnp.asarray(many),
     )
     assert sizes == {one_by_one.BLOCK_IMAGES}
 
 
 def test_no_network_is_applied_twice_where_the_last_block_overlaps(samples, inputs, monkeypatch):
     """Five networks in blocks of four: the second block repeats three of the first, with weight zero."""
-    applied, outputs = [], one_by_one._outputs
+    applied, of_one = [], one_by_one._of_one
 
-    def counted(*given):
-        applied.append(given[4])
-        return outputs(*given)
+    def counted(apply, mesh, network, some):
+        applied.append(float(network["out"][0, 0]))
+        return of_one(apply, mesh, network, some)
 
-    monkeypatch.setattr(one_by_one, "_outputs", counted)
+    monkeypatch.setattr(one_by_one, "_of_one", counted)
     some = jax.tree.map(lambda leaf: leaf[:5], samples)
-    evaluate.predict(convolve, some, inputs, block_samples=4, block_inputs=INPUTS)
-    assert applied == [0, 1, 2, 3, 3]
+    evaluate.predict(convolve, some, inputs[:16], block_samples=4, block_inputs=INPUTS)
+    assert applied == [float(value) for value in some["out"][:, 0, 0]]
 
 
 def test_only_what_convolves_goes_one_by_one(samples, inputs):

@@ -7,6 +7,7 @@ import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from symbnn import evaluate
+from symbnn.evaluate.stream import map_blocks
 from symbnn.posteriors import DiagonalGaussian, Empirical
 
 SAMPLES, INPUTS, CLASSES = 12, 23, 4
@@ -136,8 +137,9 @@ def test_compiled_once_per_shape(samples, inputs):
         counted, jax.tree.map(lambda leaf: leaf[:10], samples), inputs, block_samples=5, block_inputs=10
     )
     assert len(traces) == first
-    assert set(traces) == {(10, 5)}
-    run(inputs[:20])
+    # Once to see that it does not convolve; 23 inputs are three blocks of eight.
+    assert set(traces) == {(10, 5), (8, 5)}
+    run(inputs[:16])
     # Another program, but of blocks of the same shape: that they do not convolve is known.
     assert len(traces) == 2 * first - 1
 
@@ -179,3 +181,18 @@ def test_bad_arguments_say_what_is_wrong(samples, inputs, change, message):
 def test_one_output_without_a_likelihood_is_refused(samples, inputs):
     with pytest.raises(ValueError, match="softmax of one is always 1: for a regression give likelihood="):
         evaluate.predict(lambda params, x: apply(params, x)[:, :1], samples, inputs)
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "rows"), [(23, 10, 8), (23, 23, 23), (23, 100, 23), (23, 1, 1), (11, 10, 6)]
+)
+def test_blocks_of_rows_are_as_short_as_their_number_allows(count, size, rows):
+    seen = set()
+
+    def doubled(part):
+        seen.add(part.shape[0])
+        return 2 * part
+
+    values = jnp.arange(float(count))
+    np.testing.assert_array_equal(map_blocks(doubled, (values,), size), 2 * values)
+    assert seen == {rows}

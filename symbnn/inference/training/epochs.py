@@ -31,7 +31,7 @@ from symbnn.data import Streamed
 from symbnn.density import Batch, Target
 from symbnn.inference import placement
 from symbnn.inference.training.recipe import Recipe
-from symbnn.programs import has_convolution, operations
+from symbnn.programs import KEPT_BARRIERS, has_convolution, operations
 from symbnn.types import Key, Params
 
 Loss = Callable[[Params, Params, Batch, Key], tuple[Array, Params]]
@@ -164,6 +164,7 @@ def step_epochs(
     recipe, data = training.recipe, training.data
     mesh = _mesh(tree.num_samples(state.weights), recipe.batch_size)
     state = _place(mesh, state, BY_MEMBER)
+    one_step = _one_step_on_cpu if jax.default_backend() == "cpu" else _one_step
     losses = []
     for epoch in range(first_epoch, first_epoch + num_epochs):
         batches, step_keys = _shuffles(recipe, data.inputs.shape[0], training.member_keys, epoch)
@@ -171,7 +172,7 @@ def step_epochs(
         values: list[Array] = []
         for index, indices in enumerate(np.asarray(batches).swapaxes(0, 1)):
             batch = _place(mesh, fetch(data, indices), PartitionSpec("members", "examples"))
-            state, value = _one_step(training.loss, recipe, mesh, state, batch, step_keys, index)
+            state, value = one_step(training.loss, recipe, mesh, state, batch, step_keys, index)
             # One step ahead of the device, so that it never waits; no more, as every batch takes memory.
             if values:
                 values[-1].block_until_ready()
@@ -261,8 +262,7 @@ def _shuffle(recipe: Recipe, num_data: int, key: Key, epoch: Any) -> tuple[Array
     return order[: steps * batch_size].reshape(steps, batch_size), step_keys[1:]
 
 
-@functools.partial(jax.jit, static_argnames=("loss", "recipe", "mesh"), donate_argnames="state")
-def _one_step(
+def _all_members(
     loss: Loss,
     recipe: Recipe,
     mesh: Mesh | None,
@@ -279,6 +279,13 @@ def _one_step(
             step, mesh=mesh, in_specs=BY_MEMBER, out_specs=BY_MEMBER, axis_names=frozenset({"members"})
         )
     return step(state, batch, step_keys[:, index])
+
+
+_STATIC, _GIVEN_AWAY = ("loss", "recipe", "mesh"), "state"
+_one_step = jax.jit(_all_members, static_argnames=_STATIC, donate_argnames=_GIVEN_AWAY)
+_one_step_on_cpu = jax.jit(
+    _all_members, static_argnames=_STATIC, donate_argnames=_GIVEN_AWAY, compiler_options=KEPT_BARRIERS
+)
 
 
 def _step(

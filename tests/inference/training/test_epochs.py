@@ -114,9 +114,9 @@ def loop_of_steps(loss, recipe, starts, data):
 
 def test_chunks_of_epochs_change_nothing_and_compile_one_step(convolved):
     whole = follow(step_epochs, convolved)
-    compiled = epochs._one_step._cache_size()
+    compiled = epochs._one_step_on_cpu._cache_size()
     jax.tree.map(np.testing.assert_array_equal, follow(step_epochs, convolved, (1, 2)), whole)
-    assert epochs._one_step._cache_size() == compiled
+    assert epochs._one_step_on_cpu._cache_size() == compiled
 
 
 def test_convolutions_step_on_the_host_and_dense_layers_are_scanned(convolved, monkeypatch):
