@@ -132,13 +132,17 @@ def read_whole(sink: Sink, index: int, damaged: list[str]) -> Chunk | None:
 
 def flatten(prefix: str, value: Any) -> Chunk:
     """Leaves of a tree on the host, named `prefix/path`."""
-    start = f"{prefix}/" if prefix else ""
-    return {start + name: np.asarray(leaf) for name, leaf in tree.named_leaves(value).items()}
+    return {_path(prefix, name): np.asarray(leaf) for name, leaf in tree.named_leaves(value).items()}
 
 
 def unflatten(prefix: str, chunk: Chunk, template: Any) -> Any:
     """The tree of `template`'s structure from the arrays named `prefix/...`."""
-    return tree.map_named(lambda name, leaf: chunk[f"{prefix}/{name}"], template)
+    return tree.map_named(lambda name, leaf: chunk[_path(prefix, name)], template)
+
+
+def _path(prefix: str, name: str) -> str:
+    """Without a slash where there is nothing on one side: weights that are one array have no name."""
+    return "/".join(part for part in (prefix, name) if part)
 
 
 def join(chunks: list[Samples]) -> Samples:

@@ -50,6 +50,27 @@ def test_a_plain_log_density_is_what_is_sampled_even_if_the_target_has_parts():
     assert np.max(np.abs(kernels[0] - kernels[2])) > 1e-3
 
 
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        lambda **given: inference.hmc(step_size=0.1, num_steps=2, **given),
+        lambda **given: inference.nuts(step_size=0.1, **given),
+        lambda **given: inference.mclmc(step_size=0.1, length=1.0, thinning=1, **given),
+    ],
+    ids=["hmc", "nuts", "mclmc"],
+)
+def test_weights_that_are_one_array_are_sampled_as_in_a_dictionary(sampler, tmp_path):
+    """Also from a store of which a shorter run reads a part."""
+    array = density.Target(lambda key: TARGET.init(key)["x"], lambda x: normal({"x": x}))
+    given = {**SETTINGS, "num_burnin": 2, "chunk_size": 4, "sink": io.ChunkStore(tmp_path)}
+    drawn = sampler(num_samples=6, **given)(KEY, array).posterior.samples
+    expected = sampler(num_samples=6, **given | {"sink": None})(KEY, TARGET).posterior.samples["x"]
+    np.testing.assert_array_equal(drawn, expected)
+    shorter = sampler(num_samples=3, **given)(KEY, array).posterior.samples
+    by_chain = np.asarray(drawn).reshape(2, 6, 2)
+    np.testing.assert_array_equal(np.asarray(shorter).reshape(2, 3, 2), by_chain[:, :3])
+
+
 def test_a_temperature_that_is_not_that_of_the_log_density_is_refused():
     target = density.target(*small_network())._replace(temperature=0.1)
     with pytest.raises(ValueError, match=r"says temperature 0.1, but its log_density has 1.0"):

@@ -27,7 +27,7 @@ from symbnn.inference.chains.settings import (
     check_initial,
     default_chunk_size,
     fingerprint_entries,
-    gradient_operations,
+    gradient_products,
     num_draws,
     works,
 )
@@ -88,7 +88,7 @@ def run(
     refuse_batch_statistics(shapes)
     check_initial(settings, shapes)
     _check_target(settings, target)
-    plan = placement.layout(settings.num_chains, settings.placement, operations=gradient_operations(target))
+    plan = placement.layout(settings.num_chains, settings.placement, products=gradient_products(target))
     settings = replace(settings, chunk_size=settings.chunk_size or default_chunk_size(settings, target))
     if settings.sink is not None:
         start = program_checksum(target.init, key)
@@ -225,7 +225,7 @@ def _read(session: Session, index: int, work: Work, damaged: list[str]) -> tuple
 
 def _first(name: str, array: np.ndarray, num: int) -> np.ndarray:
     """An array of a chunk with `num` draws; the chains after it have none."""
-    return array[:, :num] if name.startswith(("info/", "draws/")) else array
+    return array[:, :num] if name.split("/")[0] in ("info", "draws") else array
 
 
 def _compute(session: Session, state: Any, work: Work) -> tuple[Any, Chunk]:
