@@ -4,6 +4,7 @@ And how to compile one that convolves.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -26,20 +27,32 @@ def has_convolution(program: Any) -> bool:
     )
 
 
-def operations(program: Any) -> float:
-    """Multiplications and additions of matrix products and convolutions, of a jaxpr and of what it calls."""
-    return float(sum(_operations(equation) for equation in program.eqns))
+def operations(program: Any, counts: Callable[[Any], bool] = lambda equation: True) -> float:
+    """Multiplications and additions of matrix products and convolutions, of a jaxpr and of what it calls.
+
+    Of those equations only that `counts` takes.
+    """
+    return float(sum(_operations(equation, counts) for equation in program.eqns))
 
 
-def _operations(equation: Any) -> float:
+def is_tall_product(equation: Any) -> bool:
+    """Whether an equation multiplies matrices to one with more rows than columns."""
+    shape = equation.outvars[0].aval.shape
+    return equation.primitive.name == "dot_general" and len(shape) == 2 and shape[0] > shape[1]
+
+
+def _operations(equation: Any, counts: Callable[[Any], bool]) -> float:
     if equation.primitive.name == "dot_general":
         (contracted, _), _ = equation.params["dimension_numbers"]
         sizes = equation.invars[0].aval.shape
-        return 2.0 * equation.outvars[0].aval.size * math.prod(sizes[axis] for axis in contracted)
+        number = 2.0 * equation.outvars[0].aval.size * math.prod(sizes[axis] for axis in contracted)
+        return number if counts(equation) else 0.0
     if equation.primitive.name == "conv_general_dilated":
         kernel = equation.invars[1].aval
         # An output sums over the kernel of its feature: the places, and the inputs of its group.
         num_features = kernel.shape[equation.params["dimension_numbers"].rhs_spec[0]]
-        return 2.0 * equation.outvars[0].aval.size * kernel.size / num_features
+        number = 2.0 * equation.outvars[0].aval.size * kernel.size / num_features
+        return number if counts(equation) else 0.0
+    inside = sum(operations(program, counts) for program in programs_in(equation))
     # A loop of unknown length counts once.
-    return equation.params.get("length", 1) * sum(map(operations, programs_in(equation)))
+    return equation.params.get("length", 1) * inside

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from symbnn.programs import operations
+from symbnn.programs import is_tall_product, operations
 
 X, W = jnp.ones((5, 3)), jnp.ones((3, 7))
 
@@ -50,3 +50,15 @@ def test_operations_of_called_programs_count_as_often_as_they_run():
         return jax.lax.scan(lambda carry, _: (carry @ square, None), square, length=6)[0]
 
     assert count(loop, jnp.ones((4, 4))) == 6 * 2 * 4**3
+
+
+def test_tall_products_have_more_rows_than_columns():
+    def in_tall(function, *arguments):
+        return operations(jax.make_jaxpr(function)(*arguments), is_tall_product)
+
+    assert in_tall(jnp.matmul, X.T, X) == 0
+    assert in_tall(jnp.matmul, X, W) == 0
+    assert in_tall(jnp.matmul, W.T, X.T) == 2 * 5 * 3 * 7
+    assert in_tall(lambda x, w: jnp.matmul(w.T, x.T) @ jnp.matmul(x, w), X, W) == 2 * 5 * 3 * 7
+    # Batches of products are none.
+    assert in_tall(jax.vmap(jnp.matmul, in_axes=(0, None)), jnp.ones((4, 9, 3)), W) == 0

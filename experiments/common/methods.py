@@ -37,8 +37,6 @@ def sample(problem: Problem, run: Run) -> Fit:
         num_samples=settings.num_samples,
         initial=starts,
         sink=run.chunks("hmc"),
-        # Which of the two is faster depends on the order of the network's axes.
-        placement=inference.Placement(vmaps_one=problem.config.model.rows == "first"),
     )
 
 

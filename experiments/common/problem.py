@@ -153,7 +153,7 @@ def load(
     hidden: tuple[int, ...],
     activation: str = "relu",
     width: float = 1.0,
-    rows: str = "first",
+    rows: str = "auto",
     computed_by: str = "convolutions",
     prior_scale: float = 1.0,
     num_held_out: int = 0,
@@ -226,7 +226,7 @@ def create(
     hidden: tuple[int, ...] = (),
     activation: str = "relu",
     width: float = 1.0,
-    rows: str = "first",
+    rows: str = "auto",
     computed_by: str = "convolutions",
 ) -> models.Model:
     """One of `symbnn.models` with those of the settings that it knows."""

@@ -29,9 +29,10 @@ from symbnn.types import Params
 
 BLOCKS_ON_CPU = 4
 """Blocks that chains of a small network are cut into on CPU, so that up to four devices share them."""
-BUSY_OPERATIONS = 1e7
-"""In the products of one gradient, from which a chain by itself keeps a core busy. 64-32-10 on 1,297 points
-has 18 million, and takes a fifth longer with two lanes."""
+BUSY_OPERATIONS = 1e6
+"""In the products of one gradient, from which a chain by itself keeps a core busy. Sixteen chains in four
+blocks take as long as chain by chain for 8-16-2 on 1,000 points (one million), a fifth longer for 5-50-2 on
+1,202 (2.5 million), and a quarter less for 8-16-2 on 300."""
 
 
 class Placement(NamedTuple):
@@ -43,10 +44,10 @@ class Placement(NamedTuple):
     """Devices that share the data of one chain."""
     lanes: int | None = None
     """Chains vmapped together; see the module's docstring for the default."""
-    vmaps_one: bool = True
+    vmaps_one: bool | None = None
     """Whether a chain alone in its block is vmapped all the same: XLA then multiplies by all data in another
-    order, on CPUs a quarter faster for a perceptron whose rows are examples, but a quarter slower for one
-    with `rows="last"`, and half as fast for small batches of images."""
+    order, on CPUs up to a third faster where examples are the rows of tall matrices, and up to a third slower
+    where they are not. None is the faster one, read from the network's program."""
 
 
 EVERYWHERE = Placement()
@@ -70,11 +71,19 @@ class Shard(NamedTuple):
     weights: Any
 
 
-def layout(num_chains: int, placement: Placement, *, operations: float = 0.0) -> Layout:
-    """Mesh and padding for `num_chains`; `ValueError` if there are not enough devices.
+class Products(NamedTuple):
+    """The products of one gradient of a chain, on which the defaults depend."""
 
-    `operations` are those of the products of one gradient: the default number of lanes depends on them.
-    """
+    operations: float
+    are_tall: bool
+    """Most of the operations are in products whose rows are the examples: see `Placement.vmaps_one`."""
+
+
+NO_PRODUCTS = Products(0.0, are_tall=False)
+
+
+def layout(num_chains: int, placement: Placement, *, products: Products = NO_PRODUCTS) -> Layout:
+    """Mesh and padding for `num_chains`; `ValueError` if there are not enough devices."""
     devices = list(jax.devices() if placement.devices is None else placement.devices)
     shards = placement.data_shards
     if shards < 1 or shards > len(devices):
@@ -86,7 +95,7 @@ def layout(num_chains: int, placement: Placement, *, operations: float = 0.0) ->
     rows = len(devices) // shards
     on_cpu = devices[0].platform == "cpu"
     lanes = placement.lanes or (
-        default_lanes(num_chains, operations) if on_cpu else math.ceil(num_chains / rows)
+        default_lanes(num_chains, products.operations) if on_cpu else math.ceil(num_chains / rows)
     )
     num_blocks = math.ceil(num_chains / lanes)
     blocks_per_row = math.ceil(num_blocks / rows)
@@ -95,7 +104,8 @@ def layout(num_chains: int, placement: Placement, *, operations: float = 0.0) ->
     grid = np.array(devices[: used * shards]).reshape(used, shards)
     _require_busy(grid, num_blocks, f"{num_chains} chains in blocks of {lanes}")
     mesh = Mesh(grid, ("chain", "data"))
-    return Layout(mesh, num_chains, used * blocks_per_row * lanes, lanes, placement.vmaps_one)
+    vmaps_one = products.are_tall if placement.vmaps_one is None else placement.vmaps_one
+    return Layout(mesh, num_chains, used * blocks_per_row * lanes, lanes, vmaps_one)
 
 
 def default_lanes(num_chains: int, operations: float) -> int:

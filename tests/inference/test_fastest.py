@@ -45,7 +45,7 @@ def test_the_least_time_wins_and_the_rest_of_the_placement_stays(monkeypatch, ta
     times = {1: 3.0, 2: 1.0, 4: 2.0, 5: 4.0}
     monkeypatch.setattr(fastest, "seconds_per_gradient", lambda *given, initial: times[given[2].lanes])
     found = inference.fastest_placement(target, num_chains=10, placement=TWO)
-    assert found == TWO._replace(lanes=2)
+    assert found == TWO._replace(lanes=2, vmaps_one=True)
     monkeypatch.setattr(fastest, "seconds_per_gradient", lambda *given, initial: 1.0 + given[2].vmaps_one)
     found = inference.fastest_placement(target, num_chains=10, placement=TWO)
     assert found == TWO._replace(lanes=1, vmaps_one=False)
@@ -119,3 +119,14 @@ def test_chains_are_timed_from_given_starts(monkeypatch):
 def test_no_chains_are_refused(target):
     with pytest.raises(ValueError, match="num_chains must be a whole number of at least 1; got 0"):
         inference.fastest_placement(target, num_chains=0)
+
+
+def test_the_steepest_density_gives_no_warning(monkeypatch, caplog):
+    """As with noise near zero at draws of the prior, where a step of 1e-6 diverged, and the log said so."""
+    monkeypatch.setattr(fastest, "OPERATIONS", 1e5)
+    steep = density.Target(
+        init=lambda key: jax.random.normal(key, (3,)), log_density=lambda w: -1e18 * jnp.sum(jnp.square(w))
+    )
+    # Warnings are errors in tests.
+    assert fastest.seconds_per_gradient(steep, 2, TWO._replace(lanes=1)) > 0
+    assert not caplog.records

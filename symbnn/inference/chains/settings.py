@@ -14,10 +14,10 @@ import jax
 from symbnn import tree
 from symbnn.density import Target
 from symbnn.inference.base import Sink, check_count, documented
-from symbnn.inference.placement import EVERYWHERE, Layout, Placement, local_chains
+from symbnn.inference.placement import EVERYWHERE, Layout, Placement, Products, local_chains
 from symbnn.inference.progress import WORDS, ShowProgress
 from symbnn.inference.storage import IN_MEMORY, Storage, check_storage, checksum
-from symbnn.programs import operations
+from symbnn.programs import is_tall_product, operations
 from symbnn.types import Samples
 
 OPERATIONS_PER_CHUNK = 5e12
@@ -115,11 +115,13 @@ def default_chunk_size(settings: Run, target: Target) -> int:
     return int(min(50, max(1, OPERATIONS_PER_CHUNK // per_draw)))
 
 
-def gradient_operations(target: Target) -> float:
-    """Multiplications and additions in the products of one gradient of all data."""
+def gradient_products(target: Target) -> Products:
+    """The products of one gradient of all data."""
     shapes: Any = jax.eval_shape(target.init, jax.random.key(0))
+    program = jax.make_jaxpr(target.log_density)(shapes).jaxpr
+    forwards, in_tall = operations(program), operations(program, is_tall_product)
     # Forwards and, twice as long, backwards.
-    return 3 * operations(jax.make_jaxpr(target.log_density)(shapes).jaxpr)
+    return Products(3 * forwards, are_tall=in_tall > forwards / 2)
 
 
 def check_initial(settings: Run, shapes: Any) -> None:

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from symbnn import density, inference
+from symbnn import density, inference, models
 from symbnn.inference import placement as chains
-from symbnn.inference.chains.settings import gradient_operations
+from symbnn.inference.chains.settings import gradient_products
 from tests.inference.cases import small_network
 
 KEY = jax.random.key(3)
@@ -126,18 +126,30 @@ def test_a_chain_that_keeps_a_core_busy_is_not_vmapped_with_others():
     """Products of 64-32-10 on 1,297 points: 2 (64·32 + 32·10) operations a point forwards, thrice in all."""
     two = inference.Placement(devices=jax.devices()[:2])
     target = density.target(*small_network(1_297, 64, 32, 10))
-    work = gradient_operations(target)
-    assert work == 3 * 2 * 1_297 * (64 * 32 + 32 * 10)
-    assert chains.layout(8, two, operations=work).lanes == 1
-    assert chains.layout(8, two._replace(lanes=4), operations=work).lanes == 4
-    assert chains.layout(8, two, operations=gradient_operations(small_target())).lanes == 2
+    work = gradient_products(target)
+    assert work.operations == 3 * 2 * 1_297 * (64 * 32 + 32 * 10)
+    assert chains.layout(8, two, products=work).lanes == 1
+    assert chains.layout(8, two._replace(lanes=4), products=work).lanes == 4
+    assert chains.layout(8, two, products=gradient_products(small_target())).lanes == 2
+
+
+@pytest.mark.parametrize(("rows", "is_tall"), [("first", True), ("last", False), ("auto", False)])
+@pytest.mark.parametrize("chunk_size", [None, 300])
+def test_a_chain_alone_is_vmapped_where_examples_are_rows_of_tall_matrices(rows, is_tall, chunk_size):
+    model, batch = models.mlp((64,), 10, hidden=(32,), rows=rows), small_network(900, 64, 32, 10)[1]
+    work = gradient_products(density.target(model, batch, chunk_size=chunk_size))
+    assert work.are_tall == is_tall
+    one = inference.Placement(lanes=1)
+    assert chains.layout(2, one, products=work).vmaps_one == is_tall
+    for given in (True, False):
+        assert chains.layout(2, one._replace(vmaps_one=given), products=work).vmaps_one == given
 
 
 def test_a_run_tells_its_layout_the_work_of_a_gradient(monkeypatch):
     seen, layout = [], chains.layout
     monkeypatch.setattr(chains, "layout", lambda *given, **work: seen.append(work) or layout(*given, **work))
     run(inference.Placement(devices=jax.devices()[:2]), num_chains=8)
-    assert seen == [{"operations": gradient_operations(small_target())}]
+    assert seen == [{"products": gradient_products(small_target())}]
 
 
 def test_every_process_has_a_chain_before_any_has_two(monkeypatch):
