@@ -7,8 +7,8 @@ threads run while it solves, so every core of the host solves its own matrix.
 """
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ from symbnn import names
 # An accelerator's Hungarian sweep has n sequential steps; moving a matrix to the host costs about as much as
 # 64 of them.
 ACCELERATOR_UNITS = 64
-SHARES_PER_CORE = 8
+SHARES_PER_CORE = 4
 # Fewer entries than this are assigned sooner than threads are started.
 THREADED_ENTRIES = 2**17
 
@@ -31,10 +31,14 @@ def assign(
     cost: Float[Array, "m n n"], *, count: int | None = None, solver: str = "auto"
 ) -> Int[np.ndarray, "m n"]:
     """Best permutation of the first `count` matrices (default: all), on the host; identity for the rest."""
-    chosen = names.lookup(SOLVERS, _choose(cost, solver), "assignment solver")
-    # numpy's argmax is three times as fast as XLA's on a CPU, where it reads the costs without copying them.
-    greedy, is_settled = _greedy(np, np.asarray(cost)) if _is_on_host(cost) else _device_greedy(cost)
-    count = len(greedy) if count is None else count
+    name = _choose(cost, solver)
+    chosen = names.lookup(SOLVERS, name, "assignment solver")
+    count = len(cost) if count is None else count
+    if name == "scipy" and _is_on_host(cost):
+        # Where the host sees the device's memory, nothing is copied.
+        found = _in_shares(_settled_or_solved, np.asarray(cost)[:count])
+        return np.concatenate([found, np.tile(np.arange(cost.shape[-1]), (len(cost) - count, 1))])
+    greedy, is_settled = _greedy(cost)
     greedy[count:] = np.arange(cost.shape[-1])
     unsettled = np.flatnonzero(~is_settled[:count])
     if unsettled.size:
@@ -57,33 +61,43 @@ def _picked(cost: Float[Array, "m n n"], index: np.ndarray) -> jax.Array:
     return cost[np.resize(index, 1 << (len(index) - 1).bit_length())]
 
 
-def _greedy(numpy: Any, cost: Any) -> tuple[Any, Any]:
-    """Best column of every row, and whether that is a permutation; by `numpy` or `jax.numpy`."""
-    best = numpy.argmax(cost, axis=-1)
-    return best, numpy.all(numpy.sort(best, axis=-1) == numpy.arange(cost.shape[-1]), axis=-1)
-
-
-def _device_greedy(cost: Float[Array, "m n n"]) -> tuple[np.ndarray, np.ndarray]:
-    best, is_permutation = jax.jit(_greedy, static_argnums=0)(jnp, cost)
+def _greedy(cost: Float[Array, "m n n"]) -> tuple[np.ndarray, np.ndarray]:
+    """Best column of every row, and whether that is a permutation."""
+    best, is_permutation = _device_greedy(cost)
     return np.array(best), np.asarray(is_permutation)
 
 
+@jax.jit
+def _device_greedy(cost: Float[Array, "m n n"]) -> tuple[jax.Array, jax.Array]:
+    best = jnp.argmax(cost, axis=-1)
+    return best, jnp.all(jnp.sort(best, axis=-1) == jnp.arange(cost.shape[-1]), axis=-1)
+
+
 def _scipy(cost: Float[Array, "m n n"], index: np.ndarray) -> np.ndarray:
-    # Where the host sees the device's memory, nothing is copied; else only what is needed.
-    matrices = (
-        np.asarray(cost)[index] if _is_on_host(cost) else np.asarray(_picked(cost, index))[: len(index)]
-    )
+    return _in_shares(_solve, np.asarray(_picked(cost, index))[: len(index)])
+
+
+def _in_shares(solve: Callable[[np.ndarray], np.ndarray], matrices: np.ndarray) -> np.ndarray:
+    """`solve` of every matrix, on all cores."""
+
+    def solve_all(share: np.ndarray) -> np.ndarray:
+        return np.stack([solve(matrix) for matrix in share])
+
     if matrices.size < THREADED_ENTRIES:
-        return _solve_all(matrices)
+        return solve_all(matrices)
     # Several shares for every core, as some matrices take longer; not one for every matrix, as handing over a
     # small one takes longer than solving it.
-    shares = np.array_split(matrices, min(len(index), SHARES_PER_CORE * _num_cores()))
-    with ThreadPoolExecutor(min(len(index), _num_cores())) as threads:
-        return np.concatenate(list(threads.map(_solve_all, shares)))
+    shares = np.array_split(matrices, min(len(matrices), SHARES_PER_CORE * _num_cores()))
+    with ThreadPoolExecutor(min(len(matrices), _num_cores())) as threads:
+        return np.concatenate(list(threads.map(solve_all, shares)))
 
 
-def _solve_all(matrices: np.ndarray) -> np.ndarray:
-    return np.stack([_solve(matrix) for matrix in matrices])
+def _settled_or_solved(matrix: np.ndarray) -> np.ndarray:
+    # numpy's argmax is three times as fast as XLA's on a CPU.
+    best = matrix.argmax(axis=-1)
+    is_taken = np.zeros(len(matrix), bool)
+    is_taken[best] = True
+    return best if is_taken.all() else _solve(matrix)
 
 
 def _solve(matrix: np.ndarray) -> np.ndarray:
