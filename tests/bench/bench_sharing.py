@@ -1,7 +1,6 @@
 """Speed of weight sharing: EM sweeps, ten million weights to labels, sampled forward passes."""
 
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -16,7 +15,7 @@ from symbnn.sharing.cells import arrange
 from symbnn.sharing.gmm import DTYPES, precision
 from symbnn.sharing.layout import layout_of
 from symbnn.sharing.sweeps import Mixture, sweep
-from tests.bench import Row
+from tests.bench import Row, peak_memory
 from tests.bench.bench_evaluate import seconds
 
 NUM_POINTS, NUM_COMPONENTS = 1_000_000, 256
@@ -144,8 +143,7 @@ def main() -> None:
     mixture = sharing.fit(data, start, num_sweeps=5).mixture
     labels = sharing.assign(data, mixture)
     assert labels.shape == (len(data),)
-    # Linux counts in KiB.
-    print(time.perf_counter() - begin, 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    print(time.perf_counter() - begin, peak_memory())
 
 
 if __name__ == "__main__":

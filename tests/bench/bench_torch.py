@@ -1,6 +1,7 @@
 """Against PyTorch and torchmetrics, where they are installed: `pip install -e ".[torch]"`.
 
 The same networks, data, log-densities and probabilities on the same cores; values are compared before times.
+hamiltorch is on no package registry: its HMC (Cobb & Jalaian 2021) is a port, step for step.
 """
 
 import importlib.util
@@ -15,6 +16,7 @@ from tests.bench import Row
 from tests.bench.bench_inference import STEPS, in_turns, network, trajectory
 
 STEP_SIZE = 1e-6
+Trajectory = Callable[[density.Target, int], Callable[[], None]]
 
 
 def rows() -> Iterator[Row]:
@@ -23,22 +25,24 @@ def rows() -> Iterator[Row]:
     if missing:
         print(f"no rows against PyTorch: {' and '.join(missing)} not installed", flush=True)
         return
-    yield leapfrog_row("64-32-10, 1,297 points", network(64, 32, 1_297), STEPS)
-    yield leapfrog_row("784-512-10, 60,000 points", network(784, 512, 60_000), 2)
+    small, large = network(64, 32, 1_297), network(784, 512, 60_000)
+    for written in (torch_trajectory, hamiltorch_trajectory):
+        yield leapfrog_row("64-32-10, 1,297 points", small, STEPS, written)
+        yield leapfrog_row("784-512-10, 60,000 points", large, 2, written)
     yield metrics_row()
 
 
-def leapfrog_row(name: str, target: density.Target, num_steps: int) -> Row:
-    """A trajectory of full-batch HMC, as one writes it in eager PyTorch."""
-    times = in_turns(trajectory(target, num_steps), torch_trajectory(target, num_steps))
+def leapfrog_row(name: str, target: density.Target, num_steps: int, written: Trajectory) -> Row:
+    """A trajectory of full-batch HMC against one in eager PyTorch."""
+    times = in_turns(trajectory(target, num_steps), written(target, num_steps))
     ours, theirs = (1e3 * float(np.median(one)) / num_steps for one in times)
     ratio = float(np.median(times[1] / times[0]))
     note = f"{ours:.3g} against {theirs:.3g} ms a step, float32, the same cores"
-    return Row(f"PyTorch's leapfrog step / ours, {name}", 1.0, ratio, "x", ratio >= 1.0, note)
+    return Row(f"{NAMES[written]} / ours, {name}", 1.0, ratio, "x", ratio >= 1.0, note)
 
 
 def torch_trajectory(target: density.Target, num_steps: int) -> Callable[[], None]:
-    """One trajectory, on the same network, data and prior."""
+    """One trajectory as one writes it, on the same network, data and prior."""
     import torch
 
     start = target.init(jax.random.key(0))
@@ -50,11 +54,11 @@ def torch_trajectory(target: density.Target, num_steps: int) -> Callable[[], Non
         prior = sum(torch.sum(leaf**2) for leaf in (kernel0, bias0, kernel1, bias1))
         return -torch.nn.functional.cross_entropy(logits, labels, reduction="sum") - 0.5 * prior
 
-    count = sum(leaf.numel() for leaf in params)
-    with torch.no_grad():
-        # Without the constant of the prior.
-        found = float(log_density(*params)) - 0.5 * count * np.log(2 * np.pi)
-    np.testing.assert_allclose(found, float(target.log_density(start)), rtol=1e-4)
+    def with_constant() -> Any:
+        count = sum(leaf.numel() for leaf in params)
+        return log_density(*params) - 0.5 * count * np.log(2 * np.pi)
+
+    _check_equal(with_constant, target, start)
 
     def gradient(position: list[Any]) -> tuple[Any, ...]:
         leaves = [leaf.detach().requires_grad_() for leaf in position]
@@ -68,6 +72,54 @@ def torch_trajectory(target: density.Target, num_steps: int) -> Callable[[], Non
             torch._foreach_add_(position, momentum, alpha=STEP_SIZE)
             slope = gradient(position)
             torch._foreach_add_(momentum, slope, alpha=STEP_SIZE / 2)
+
+    return run
+
+
+def hamiltorch_trajectory(target: density.Target, num_steps: int) -> Callable[[], None]:
+    """One transition of hamiltorch's `sample`: flat weights, a distribution object for the prior of every
+    array, all states of the trajectory kept, and an energy before and after."""
+    import torch
+
+    start = target.init(jax.random.key(0))
+    arrays = [torch.tensor(np.asarray(leaf)) for leaf in _layers(start)]
+    flat, sizes = torch.cat([array.flatten() for array in arrays]), [array.numel() for array in arrays]
+    inputs, labels = torch.tensor(target.data.inputs), torch.tensor(target.data.targets).long()
+    priors = [torch.distributions.Normal(torch.zeros(()), torch.ones(())) for _ in arrays]
+    momenta = torch.distributions.Normal(torch.zeros_like(flat), torch.ones_like(flat))
+
+    def log_density(position: Any) -> Any:
+        parts = position.split(sizes)
+        prior = sum(law.log_prob(part).sum() for law, part in zip(priors, parts, strict=True))
+        shaped = [part.view_as(array) for part, array in zip(parts, arrays, strict=True)]
+        logits = torch.relu(inputs @ shaped[0] + shaped[1]) @ shaped[2] + shaped[3]
+        return prior - torch.nn.functional.cross_entropy(logits, labels, reduction="sum")
+
+    _check_equal(lambda: log_density(flat), target, start)
+
+    def gradient(position: Any) -> Any:
+        position = position.detach().requires_grad_()
+        return torch.autograd.grad(log_density(position), position)[0]
+
+    def energy(position: Any, momentum: Any) -> float:
+        return float(0.5 * momentum @ momentum - log_density(position))
+
+    def run() -> None:
+        position, momentum = flat.clone(), momenta.sample()
+        with torch.no_grad():
+            before = energy(position, momentum)
+        positions, kicked = [], []
+        momentum = momentum + 0.5 * STEP_SIZE * gradient(position)
+        for _ in range(num_steps):
+            position = position + STEP_SIZE * momentum
+            slope = gradient(position)
+            momentum = momentum + STEP_SIZE * slope
+            positions.append(position.clone())
+            kicked.append(momentum.clone())
+        kicked[-1] = kicked[-1] - 0.5 * STEP_SIZE * slope
+        with torch.no_grad():
+            after = energy(positions[-1], kicked[-1])
+        assert abs(after - before) < 1 + 1e-4 * abs(before)
 
     return run
 
@@ -114,5 +166,20 @@ def metrics_row() -> Row:
     )
 
 
+def _check_equal(theirs: Callable[[], Any], target: density.Target, params: Any) -> None:
+    """Both sides must compute the same log-density."""
+    import torch
+
+    with torch.no_grad():
+        found = float(theirs())
+    np.testing.assert_allclose(found, float(target.log_density(params)), rtol=1e-4)
+
+
 def _layers(params: Any) -> list[jax.Array]:
     return [params[layer][leaf] for layer in ("hidden", "out") for leaf in ("kernel", "bias")]
+
+
+NAMES: dict[Trajectory, str] = {
+    torch_trajectory: "PyTorch's leapfrog step",
+    hamiltorch_trajectory: "hamiltorch's leapfrog step",
+}

@@ -13,13 +13,14 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from symbnn import density, models, tree
-from tests.bench import bench_zoo, processes
+from tests.accelerators.host import HOST
+from tests.bench import bench_zoo, processes, through_host
 from tests.bench.__main__ import processor
 from tests.bench.bench_inference import OPERATIONS_PER_PRODUCT, in_turns, products
 
@@ -30,6 +31,8 @@ GIGA, MEGA = 1e9, 1e6
 CHAINS, DRAWS, STEPS, DEVICES, IMAGES = 3, 240, 70_000, 512, 50_000
 NUM_ALIGNED, NUM_TRIED = 1_000, 4
 NUM_ZOO, EPOCHS, BATCH, ZOO_IMAGES = 1_000_000, 60, 64, 60_000
+Shares = dict[str, dict[str, float]]
+"""As `through_host` measures them."""
 
 
 class Device(NamedTuple):
@@ -150,16 +153,15 @@ def sampling(rate: float) -> list[str]:
     ]
 
 
-def aligning() -> list[str]:
+def aligning(shares: Shares) -> list[str]:
     """A thousand ResNet-18s to one of them."""
-    command = [sys.executable, "-m", "tests.bench.counted", str(NUM_TRIED)]
-    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    found: dict[str, float] = json.loads(output.splitlines()[-1])
+    found: dict[str, float] = answered("tests.bench.counted", str(NUM_TRIED))
+    host = shares[through_host.RESNETS][through_host.ASSIGNMENT]
     bytes_each = 4 * found["weights"]
     rows = [
         ("weights of a network", f"{found['weights']:,.0f}, {bytes_each / MEGA:.0f} MB"),
         ("operations of its products", f"{found['operations'] / GIGA:.0f} GFLOP"),
-        ("here", f"{found['seconds']:.1f} s a network (of {NUM_TRIED}), {found['host']:.0%} of it the host's "
+        ("here", f"{found['seconds']:.1f} s a network (of {NUM_TRIED}), {host:.0%} of it the host's "
          "exact assignments"),
         (f"{NUM_ALIGNED:,} networks here",
          f"{duration(NUM_ALIGNED * found['seconds'])}, in batches from disk"),
@@ -167,7 +169,7 @@ def aligning() -> list[str]:
          f"{(1 + 2 * 16) * bytes_each / GIGA:.1f} GB on the device with its aligned copy"),
         (
             "with one accelerator",
-            f"{duration(NUM_ALIGNED * found['seconds'] * found['host'])}: the assignments stay on the "
+            f"{duration(NUM_ALIGNED * found['seconds'] * host)}: the assignments stay on the "
             f"host (matrices of more than 64 units), the products take "
             f"{duration(NUM_ALIGNED * found['operations'] / GPU.rate)} of an {GPU.name} at its full rate; "
             "more cores of the host divide the rest",
@@ -199,6 +201,33 @@ def storing(rate: float) -> list[str]:
         ("memory", f"{kept['memory'] / MEGA:.0f} MB for any number: {bench_zoo.SHARD} networks at a time"),
     ]  # fmt: skip
     return [f"## A zoo of {NUM_ZOO:,} networks", "", *table(rows)]
+
+
+def through_the_host(shares: Shares) -> list[str]:
+    """Which calls go through the host, and for how long."""
+    lines = [
+        "## Through the host",
+        "",
+        "No program calls back to the host. Between programs the library solves on the host in "
+        f"{len(HOST)} files, which `tests/accelerators/host.py` names with their reasons; a test finds every "
+        "other one. Their share of the time of calls at honest sizes, measured here:",
+        "",
+        "| call | seconds here | share of the host's solvers |",
+        "|---|---|---|",
+    ]
+    for name, found in shares.items():
+        parts = [
+            f"{share:.1%} {file.removesuffix('.py')}" for file, share in found.items() if file != "seconds"
+        ]
+        lines.append(f"| {name} | {found['seconds']:.2f} | {', '.join(parts) or 'none'} |")
+    return [*lines, ""]
+
+
+def answered(module: str, *arguments: str) -> Any:
+    """What a module prints, in a process of its own."""
+    command = [sys.executable, "-m", module, *arguments]
+    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return json.loads(output.splitlines()[-1])
 
 
 def starting() -> list[str]:
@@ -245,7 +274,14 @@ def main() -> None:
     """Measure, count, write."""
     (times,) = in_turns(products(NUM_PRODUCTS))
     rate = float(NUM_PRODUCTS * OPERATIONS_PER_PRODUCT / np.median(times))
-    parts = [*sampling(rate), *aligning(), *storing(rate), *starting()]
+    shares: Shares = answered("tests.bench.through_host")
+    parts = [
+        *sampling(rate),
+        *aligning(shares),
+        *storing(rate),
+        *through_the_host(shares),
+        *starting(),
+    ]
     RESULT.write_text(page(rate, parts), encoding="utf-8")
     print(f"written: {RESULT.name}")
 

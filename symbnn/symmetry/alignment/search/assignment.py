@@ -26,24 +26,17 @@ SHARES_PER_CORE = 4
 # Fewer entries than this are assigned sooner than threads are started.
 THREADED_ENTRIES = 2**17
 
+Solver = Callable[[Float[Array, "m n n"], int], np.ndarray]
+"""Best permutations of the first so many matrices."""
+
 
 def assign(
     cost: Float[Array, "m n n"], *, count: int | None = None, solver: str = "auto"
 ) -> Int[np.ndarray, "m n"]:
     """Best permutation of the first `count` matrices (default: all), on the host; identity for the rest."""
-    name = _choose(cost, solver)
-    chosen = names.lookup(SOLVERS, name, "assignment solver")
+    solve = names.lookup(SOLVERS, _choose(cost, solver), "assignment solver")
     count = len(cost) if count is None else count
-    if name == "scipy" and _is_on_host(cost):
-        # Where the host sees the device's memory, nothing is copied.
-        found = _in_shares(_settled_or_solved, np.asarray(cost)[:count])
-        return np.concatenate([found, np.tile(np.arange(cost.shape[-1]), (len(cost) - count, 1))])
-    greedy, is_settled = _greedy(cost)
-    greedy[count:] = np.arange(cost.shape[-1])
-    unsettled = np.flatnonzero(~is_settled[:count])
-    if unsettled.size:
-        greedy[unsettled] = chosen(cost, unsettled)
-    return greedy
+    return np.concatenate([solve(cost, count), np.tile(np.arange(cost.shape[-1]), (len(cost) - count, 1))])
 
 
 def _choose(cost: Float[Array, "m n n"], solver: str) -> str:
@@ -56,25 +49,35 @@ def _is_on_host(cost: Float[Array, "m n n"]) -> bool:
     return next(iter(cost.devices())).platform == "cpu"
 
 
-def _picked(cost: Float[Array, "m n n"], index: np.ndarray) -> jax.Array:
-    """Matrices at the index, repeated up to a power of two of them, so that few shapes are compiled."""
-    return cost[np.resize(index, 1 << (len(index) - 1).bit_length())]
+def _scipy(cost: Float[Array, "m n n"], count: int) -> np.ndarray:
+    if _is_on_host(cost):
+        # Where the host sees the device's memory, nothing is copied.
+        return _in_shares(_settled_or_solved, np.asarray(cost)[:count])
+    return _greedy_or(lambda picked, number: _in_shares(_solve, np.asarray(picked)[:number]), cost, count)
 
 
-def _greedy(cost: Float[Array, "m n n"]) -> tuple[np.ndarray, np.ndarray]:
-    """Best column of every row, and whether that is a permutation."""
-    best, is_permutation = _device_greedy(cost)
-    return np.array(best), np.asarray(is_permutation)
+def _optax(cost: Float[Array, "m n n"], count: int) -> np.ndarray:
+    return _greedy_or(lambda picked, number: np.asarray(_hungarian(picked))[:number], cost, count)
+
+
+SOLVERS: dict[str, Solver] = {"scipy": _scipy, "optax": _optax}
+
+
+def _greedy_or(solve: Solver, cost: Float[Array, "m n n"], count: int) -> np.ndarray:
+    """Best column of every row where that is a permutation; only the other matrices are solved."""
+    best, is_permutation = map(np.array, _device_greedy(cost))
+    unsettled = np.flatnonzero(~is_permutation[:count])
+    if unsettled.size:
+        # Repeated up to a power of two of them, so that few shapes are compiled.
+        padded = np.resize(unsettled, 1 << (len(unsettled) - 1).bit_length())
+        best[unsettled] = solve(cost[padded], len(unsettled))
+    return best[:count]
 
 
 @jax.jit
 def _device_greedy(cost: Float[Array, "m n n"]) -> tuple[jax.Array, jax.Array]:
     best = jnp.argmax(cost, axis=-1)
     return best, jnp.all(jnp.sort(best, axis=-1) == jnp.arange(cost.shape[-1]), axis=-1)
-
-
-def _scipy(cost: Float[Array, "m n n"], index: np.ndarray) -> np.ndarray:
-    return _in_shares(_solve, np.asarray(_picked(cost, index))[: len(index)])
 
 
 def _in_shares(solve: Callable[[np.ndarray], np.ndarray], matrices: np.ndarray) -> np.ndarray:
@@ -115,10 +118,3 @@ def _num_cores() -> int:
 def _hungarian(cost: Float[Array, "m n n"]) -> jax.Array:
     rows, columns = jax.vmap(optax.assignment.hungarian_algorithm)(-cost)
     return jnp.take_along_axis(columns, jnp.argsort(rows, axis=-1), axis=-1)
-
-
-def _optax(cost: Float[Array, "m n n"], index: np.ndarray) -> np.ndarray:
-    return np.asarray(_hungarian(_picked(cost, index)))[: len(index)]
-
-
-SOLVERS = {"scipy": _scipy, "optax": _optax}
