@@ -4,13 +4,20 @@ And how to compile one that convolves.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
 
 KEPT_BARRIERS = {"xla_disable_hlo_passes": "cse_barrier_expander"}
 """Compiler options, for CPUs only, with which an `optimization_barrier` also parts what would be fused."""
+
+
+def bind(equation: Any, inputs: Iterable[Any]) -> Sequence[Any]:
+    """Results of one equation for arrays."""
+    params = equation.primitive.get_bind_params(equation.params)
+    results = equation.primitive.bind(*inputs, **params)
+    return results if equation.primitive.multiple_results else [results]
 
 
 def programs_in(equation: Any) -> list[Any]:

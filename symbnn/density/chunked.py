@@ -18,10 +18,11 @@ import jax.numpy as jnp
 from jax.extend.core import Var
 from jaxtyping import Array, Float
 
+from symbnn.density.still import Function, prepared
 from symbnn.types import Params
 
 ELEMENTS_PER_CHUNK = 2**22
-"""Activations of one chunk: 16 MB in float32, about a last-level cache."""
+"""Of one chunk: 16 MB in float32, about a last-level cache."""
 
 SMALLEST_CHUNK = 64
 """Below it matrix multiplications turn into vector products."""
@@ -42,7 +43,7 @@ def sum_over_chunks(
     """Σ_i weights_i · examples(params, inputs, targets)_i."""
     num = inputs.shape[0]
     if num <= chunk_size:
-        return _weighted_sum(examples, params, inputs, targets, weights)
+        return _weighted(examples(params, inputs, targets), weights)
     num_chunks = number_of_chunks(num, chunk_size)
     size = math.ceil(num / num_chunks)
     padding = num_chunks * size - num
@@ -53,7 +54,8 @@ def sum_over_chunks(
     )
     if weights is not None:
         weights = jnp.pad(weights, (0, padding)).reshape(num_chunks, size)
-    return _scan_sum(examples, params, (*chunks, weights))
+    one = lambda params, data: examples(params, *data)  # noqa: E731
+    return _scan_sum(*prepared(one, params, chunks), params, weights)
 
 
 def number_of_chunks(num: int, chunk_size: int) -> int:
@@ -66,10 +68,10 @@ def number_of_chunks(num: int, chunk_size: int) -> int:
 
 
 def default_chunk_size(apply: Callable[[Params, Array], Array], params: Any, inputs: Any) -> int:
-    """Points whose activations fill `ELEMENTS_PER_CHUNK`, counted in the jaxpr of the network.
+    """As many points as fill `ELEMENTS_PER_CHUNK`, counted in the jaxpr of the network.
 
-    What depends on no weight is the same at every step and made once, before all of them, if it is not in
-    chunks: it does not count.
+    Where the activations of all points do, they are one chunk. Else the inputs of a chunk count too, as they
+    are copied out of all of them. What else depends on no weight is computed once, before all steps.
     """
 
     def elements(batch: int) -> int:
@@ -83,25 +85,27 @@ def default_chunk_size(apply: Callable[[Params, Array], Array], params: Any, inp
                 count += sum(math.prod(v.aval.shape) for v in equation.outvars)
         return count
 
-    per_point = max(elements(2) - elements(1), 1)
-    return max(SMALLEST_CHUNK, ELEMENTS_PER_CHUNK // per_point)
+    activations = max(elements(2) - elements(1), 1)
+    if inputs.shape[0] * activations <= ELEMENTS_PER_CHUNK:
+        return max(SMALLEST_CHUNK, inputs.shape[0])
+    return max(SMALLEST_CHUNK, ELEMENTS_PER_CHUNK // (activations + math.prod(inputs.shape[1:])))
 
 
-def _weighted_sum(
-    examples: ExampleLogLikelihood, params: Params, inputs: Any, targets: Any, weights: Any
-) -> Array:
-    values = examples(params, inputs, targets)
+def _weighted(values: Array, weights: Any) -> Array:
     return jnp.sum(values if weights is None else weights * values)
 
 
-def _scan_sum(examples: ExampleLogLikelihood, params: Params, chunks: Any) -> Array:
-    """Sum over the leading axis of `chunks`, with the gradient formed in the forward pass."""
-    dtype = _dtype(params)
+def _scan_sum(examples: Function, data: Any, params: Params, weights: Any) -> Array:
+    """Sum over the leading axis of `data`, with the gradient formed in the forward pass."""
+    dtype, chunks = _dtype(params), (data, weights)
+
+    def summed(params: Params, chunk: Any) -> Array:
+        return _weighted(examples(params, chunk[0]), chunk[1])
 
     @jax.custom_vjp
     def total(params: Params, chunks: Any) -> Array:
         def body(carry: tuple[Array, Array], chunk: Any) -> tuple[tuple[Array, Array], None]:
-            return compensated_add(carry, _weighted_sum(examples, params, *chunk)), None
+            return compensated_add(carry, summed(params, chunk)), None
 
         (value, lost), _ = jax.lax.scan(body, (jnp.zeros((), dtype),) * 2, chunks)
         return value + lost
@@ -109,7 +113,7 @@ def _scan_sum(examples: ExampleLogLikelihood, params: Params, chunks: Any) -> Ar
     def forward(params: Params, chunks: Any) -> tuple[Array, Params]:
         def body(carry: Any, chunk: Any) -> tuple[Any, None]:
             value_sum, gradient_sum = carry
-            value, gradient = jax.value_and_grad(lambda p: _weighted_sum(examples, p, *chunk))(params)
+            value, gradient = jax.value_and_grad(lambda p: summed(p, chunk))(params)
             return (compensated_add(value_sum, value), jax.tree.map(jnp.add, gradient_sum, gradient)), None
 
         start = ((jnp.zeros((), dtype),) * 2, jax.tree.map(jnp.zeros_like, params))

@@ -25,6 +25,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 from jaxtyping import Array
 
 from symbnn import tree
+from symbnn.programs import bind
 from symbnn.types import Key, Params
 
 Noise = Callable[[tuple[int, ...]], Array]
@@ -192,10 +193,3 @@ def _copies(equation: JaxprEqn, normals: Sequence[Normal]) -> bool:
 
 def _mean(value: Any) -> Any:
     return value.mean if isinstance(value, Normal) else value
-
-
-def bind(equation: JaxprEqn, inputs: list[Any]) -> Sequence[Any]:
-    """Results of one equation for arrays."""
-    params = equation.primitive.get_bind_params(equation.params)
-    results = equation.primitive.bind(*inputs, **params)
-    return results if equation.primitive.multiple_results else [results]
