@@ -84,7 +84,8 @@ def _slopes(spec: SymmetrySpec, leaves: tuple[Leaf, ...], arrays: Arrays, relaxe
         )
 
     own = jax.lax.map(mapped, (arrays, relaxed), batch_size=together)
-    total = tuple(jnp.sum(array, axis=0) for array in own)
+    # As a product: XLA adds along the first axis at a fifth of the speed on CPUs.
+    total = tuple(jnp.tensordot(jnp.ones(len(array), array.dtype), array, axes=1) for array in own)
 
     def slope(item: tuple[Arrays, Relaxed, Arrays]) -> Relaxed:
         others = tuple(whole - part for whole, part in zip(total, item[2], strict=True))
