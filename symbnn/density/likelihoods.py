@@ -19,6 +19,7 @@ from jaxtyping import Array, Float, Num
 from symbnn.names import lookup
 
 LOG_TWO_PI = math.log(2.0 * math.pi)
+MANY_EXAMPLES = 256
 
 
 class Likelihood(NamedTuple):
@@ -48,11 +49,12 @@ def categorical() -> Likelihood:
     """Softmax over classes; targets are labels (n,), or (n, places): the places of a sequence add up."""
 
     def log_prob(logits: Float[Array, "n *places c"], labels: Num[Array, " n *places"]) -> Float[Array, " n"]:
-        # Few classes are added faster along the first axis than along the last.
-        logits = jnp.moveaxis(logits, -1, 0)
+        # Few classes are added faster along the first axis than along the last, unless examples are few, too.
+        axis, num_classes = 0 if len(logits) >= MANY_EXAMPLES else -1, logits.shape[-1]
+        logits = jnp.moveaxis(logits, -1, axis)
         # A product with a one-hot array instead of an indexed read: the gradient of the read is a scatter.
-        hot = labels == jnp.arange(len(logits)).reshape(-1, *[1] * labels.ndim)
-        each = jnp.sum(jnp.where(hot, logits, 0.0), axis=0) - jax.nn.logsumexp(logits, axis=0)
+        hot = jax.nn.one_hot(labels, num_classes, dtype=bool, axis=axis)
+        each = jnp.sum(jnp.where(hot, logits, 0.0), axis=axis) - jax.nn.logsumexp(logits, axis=axis)
         return jnp.sum(each, axis=range(1, each.ndim))
 
     def predictive(logits: Float[Array, "*n c"]) -> Float[Array, "*n c"]:
