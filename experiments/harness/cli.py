@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import tyro
 
 import configs
+from experiments.harness.compiled import keep_programs
 from experiments.harness.cores import use_all_cores
 from symbnn import names
 
@@ -76,6 +77,7 @@ def _run(study: str, arguments: list[str]) -> int:
     directory = Path(parsed.rundir) if parsed.rundir else _default_directory(study, name, parsed.config)
     if "jax" not in sys.modules:  # Once it runs, its devices stay what they are.
         use_all_cores(os.environ)
+        keep_programs(os.environ)
     # Imported only now: JAX takes seconds, and neither help nor a typo should.
     module = importlib.import_module(f"experiments.{study}.study")
     if parsed.fresh:

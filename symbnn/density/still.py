@@ -53,13 +53,13 @@ def prepared(function: Function, params: Any, chunks: Any) -> tuple[Function, An
 
 def _parted(jaxpr: Jaxpr, weights: Sequence[Var]) -> tuple[list[Any], list[Any]]:
     """Equations that depend on none of the weights, and the others."""
-    moves, parts = set(weights), ([], [])
+    moves = set(weights)
+    still, moving = list[Any](), list[Any]()
     for equation in jaxpr.eqns:
         is_moving = any(isinstance(v, Var) and v in moves for v in equation.invars)
-        if is_moving:
-            moves.update(equation.outvars)
-        parts[is_moving].append(equation)
-    return parts
+        moves.update(equation.outvars if is_moving else ())
+        (moving if is_moving else still).append(equation)
+    return still, moving
 
 
 def _bytes(variable: Any) -> int:

@@ -167,7 +167,7 @@ def rows() -> Iterator[Row]:
     yield convolved_row()
     yield memory_row(200, "stored")
     yield memory_row(200, "drawn")
-    yield memory_row(2000, "drawn")
+    yield memory_row(1000, "drawn")
     yield metrics_row()
 
 
