@@ -1,23 +1,17 @@
 """Questions to the program of a function (its jaxpr): what it calls, whether it convolves, how long it is.
 
-And how to compile one that convolves.
+And how to run its equations one by one, or to compile one that convolves.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
+from jax.extend.core import JaxprEqn, Literal
 
 KEPT_BARRIERS = {"xla_disable_hlo_passes": "cse_barrier_expander"}
 """Compiler options, for CPUs only, with which an `optimization_barrier` also parts what would be fused."""
-
-
-def bind(equation: Any, inputs: Iterable[Any]) -> Sequence[Any]:
-    """Results of one equation for arrays."""
-    params = equation.primitive.get_bind_params(equation.params)
-    results = equation.primitive.bind(*inputs, **params)
-    return results if equation.primitive.multiple_results else [results]
 
 
 def programs_in(equation: Any) -> list[Any]:
@@ -63,3 +57,28 @@ def _operations(equation: Any, counts: Callable[[Any], bool]) -> float:
     inside = sum(operations(program, counts) for program in programs_in(equation))
     # A loop of unknown length counts once.
     return equation.params.get("length", 1) * inside
+
+
+Bind = Callable[[JaxprEqn, Sequence[Any]], Sequence[Any]]
+"""Results of an equation for values of its inputs."""
+
+
+def bind(equation: JaxprEqn, inputs: Iterable[Any]) -> Sequence[Any]:
+    """Results of one equation for arrays."""
+    params = equation.primitive.get_bind_params(equation.params)
+    results = equation.primitive.bind(*inputs, **params)
+    return results if equation.primitive.multiple_results else [results]
+
+
+def run(
+    equations: Sequence[JaxprEqn], known: Mapping[Any, Any], wanted: Sequence[Any], bind: Bind = bind
+) -> list[Any]:
+    """Values of the wanted variables, by the equations, from the known ones."""
+    values = dict(known)
+
+    def read(atom: Any) -> Any:
+        return atom.val if isinstance(atom, Literal) else values[atom]
+
+    for equation in equations:
+        values.update(zip(equation.outvars, bind(equation, [*map(read, equation.invars)]), strict=True))
+    return [read(atom) for atom in wanted]

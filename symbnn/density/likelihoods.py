@@ -53,7 +53,8 @@ def categorical() -> Likelihood:
         axis, num_classes = 0 if len(logits) >= MANY_EXAMPLES else -1, logits.shape[-1]
         logits = jnp.moveaxis(logits, -1, axis)
         # A product with a one-hot array instead of an indexed read: the gradient of the read is a scatter.
-        hot = jax.nn.one_hot(labels, num_classes, dtype=bool, axis=axis)
+        classes = jnp.arange(num_classes).reshape(-1, *[1] * labels.ndim)
+        hot = jnp.expand_dims(labels, axis) == jnp.moveaxis(classes, 0, axis)
         each = jnp.sum(jnp.where(hot, logits, 0.0), axis=axis) - jax.nn.logsumexp(logits, axis=axis)
         return jnp.sum(each, axis=range(1, each.ndim))
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-from jax.extend.core import Jaxpr, Literal, Var
+from jax.extend.core import Jaxpr, Var
 
-from symbnn.programs import bind
+from symbnn.programs import run
 
 LEAST, MOST = 0.5, 2
 """Times the memory of the data that what is computed before may take: images turned round, but no patches of
@@ -40,13 +40,13 @@ def prepared(function: Function, params: Any, chunks: Any) -> tuple[Function, An
 
     def before(data: Any) -> list[Any]:
         given = dict(zip(jaxpr.invars[num_params:], jax.tree.leaves(data), strict=True))
-        return _run(still, constants | given, wanted)
+        return run(still, constants | given, wanted)
 
     def after(params: Any, given: tuple[Any, list[Any]]) -> Any:
         data, found = given
         leaves = [*jax.tree.leaves(params), *jax.tree.leaves(data), *found]
         known = constants | dict(zip([*jaxpr.invars, *wanted], leaves, strict=True))
-        return jax.tree.unflatten(jax.tree.structure(shapes), _run(moving, known, jaxpr.outvars))
+        return jax.tree.unflatten(jax.tree.structure(shapes), run(moving, known, jaxpr.outvars))
 
     return after, (chunks, jax.lax.optimization_barrier(jax.vmap(before)(chunks)))
 
@@ -64,12 +64,3 @@ def _parted(jaxpr: Jaxpr, weights: Sequence[Var]) -> tuple[list[Any], list[Any]]
 
 def _bytes(variable: Any) -> int:
     return variable.aval.size * variable.aval.dtype.itemsize
-
-
-def _run(equations: Sequence[Any], known: dict[Any, Any], wanted: Sequence[Any]) -> list[Any]:
-    """Values of the wanted variables, by the equations, from the known ones."""
-    values = dict(known)
-    read = lambda atom: atom.val if isinstance(atom, Literal) else values[atom]  # noqa: E731
-    for equation in equations:
-        values.update(zip(equation.outvars, bind(equation, map(read, equation.invars)), strict=True))
-    return [read(atom) for atom in wanted]

@@ -19,6 +19,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from symbnn import tree
 from symbnn.evaluate.given import Apply
+from symbnn.packed import packed
 from symbnn.programs import has_convolution
 from symbnn.types import Samples
 
@@ -117,9 +118,8 @@ def _one_ahead(outputs: Iterable[jax.Array]) -> list[jax.Array]:
 def _of_one(apply: Apply, mesh: Mesh, network: Any, inputs: jax.Array) -> jax.Array:
     split = PartitionSpec("inputs")
     specs = (PartitionSpec(), split)
-    return jax.shard_map(apply, mesh=mesh, in_specs=specs, out_specs=split, check_vma=False)(network, inputs)[
-        None
-    ]
+    spread = jax.shard_map(packed(apply), mesh=mesh, in_specs=specs, out_specs=split, check_vma=False)
+    return spread(network, inputs)[None]
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
@@ -134,7 +134,7 @@ def _of_each(
 ) -> jax.Array:
     def local(samples: Samples, inputs: jax.Array) -> jax.Array:
         network = tree.take(samples, number)
-        return apply(network, lax.dynamic_slice_in_dim(inputs, start, size))[None]
+        return packed(apply)(network, lax.dynamic_slice_in_dim(inputs, start, size))[None]
 
     specs = (mesh_axis.spec, PartitionSpec())
     mapped = jax.shard_map(

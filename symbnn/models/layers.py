@@ -9,7 +9,6 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from symbnn import names
-from symbnn.models import packed
 
 Activation = Callable[[jax.Array], jax.Array]
 Layer = Callable[[jax.Array], jax.Array]
@@ -52,9 +51,9 @@ def dense(features: int, fan_in: int, name: str) -> nn.Dense:
     return nn.Dense(features, kernel_init=init, bias_init=init, name=name)
 
 
-def convolution(channels: int, kernel: int, stride: int = 1, *, name: str, train: bool = False) -> Layer:
+def convolution(channels: int, kernel: int, stride: int = 1, *, name: str) -> Layer:
     """Convolution without bias, padded symmetrically, He-initialised by fan-out: the residual nets' own."""
-    half, is_on_cpu = kernel // 2, jax.default_backend() == "cpu"
+    half = kernel // 2
     convolve = nn.Conv(
         channels,
         (kernel, kernel),
@@ -62,10 +61,9 @@ def convolution(channels: int, kernel: int, stride: int = 1, *, name: str, train
         padding=((half, half), (half, half)),
         use_bias=False,
         kernel_init=nn.initializers.variance_scaling(2.0, "fan_out", "normal"),
-        conv_general_dilated=packed.convolution(train=train) if is_on_cpu else None,
         name=name,
     )
-    if not is_on_cpu:
+    if jax.default_backend() != "cpu":
         return convolve
     # A kernel's gradient turns the inputs round. On CPUs that is slow where normalisation and activation are
     # computed anew on the way; with a barrier the inputs are kept (see `KEPT_BARRIERS`): a fifth of a step.

@@ -44,7 +44,7 @@ class Block(nn.Module):
             layers = [(self.channels, 3, self.stride), (self.channels, 3, 1)]
         y = x
         for index, (channels, kernel, stride) in enumerate(layers, start=1):
-            y = convolution(channels, kernel, stride, name=f"conv{index}", train=train)(y)
+            y = convolution(channels, kernel, stride, name=f"conv{index}")(y)
             y = batch_norm(train, name=f"norm{index}")(y)
             y = nn.relu(y) if index < len(layers) else y
         if x.shape[-1] == widened and self.stride == 1:
@@ -52,7 +52,7 @@ class Block(nn.Module):
         if self.shortcut == "padded":
             x = padded_shortcut(x, widened, self.stride)
         else:
-            x = convolution(widened, 1, self.stride, name="shortcut_conv", train=train)(x)
+            x = convolution(widened, 1, self.stride, name="shortcut_conv")(x)
             x = batch_norm(train, name="shortcut_norm")(x)
         return nn.relu(x + y)
 
@@ -78,7 +78,7 @@ class ResNet(nn.Module):
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
         """Logits of NHWC images."""
         kernel, stride = (3, 1) if self.stem == "cifar" else (7, 2)
-        x = convolution(scaled(self.stages[0], self.width), kernel, stride, name="conv1", train=train)(x)
+        x = convolution(scaled(self.stages[0], self.width), kernel, stride, name="conv1")(x)
         x = nn.relu(batch_norm(train, name="norm1")(x))
         if self.stem == "imagenet":
             x = nn.max_pool(x, (3, 3), (2, 2), padding=((1, 1), (1, 1)))

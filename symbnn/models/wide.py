@@ -19,12 +19,12 @@ class WideBlock(nn.Module):
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
         """Next value of the residual stream."""
         activated = nn.relu(batch_norm(train, name="norm1")(x))
-        y = convolution(self.channels, 3, self.stride, name="conv1", train=train)(activated)
+        y = convolution(self.channels, 3, self.stride, name="conv1")(activated)
         y = nn.relu(batch_norm(train, name="norm2")(y))
         y = nn.Dropout(self.dropout, deterministic=not train, name="dropout")(y)
-        y = convolution(self.channels, 3, name="conv2", train=train)(y)
+        y = convolution(self.channels, 3, name="conv2")(y)
         if x.shape[-1] != self.channels or self.stride != 1:
-            x = convolution(self.channels, 1, self.stride, name="shortcut_conv", train=train)(activated)
+            x = convolution(self.channels, 1, self.stride, name="shortcut_conv")(activated)
         return x + y
 
 
@@ -40,7 +40,7 @@ class WideResNet(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
         """Logits of NHWC images."""
-        x = convolution(self.stem_channels, 3, name="conv1", train=train)(x)
+        x = convolution(self.stem_channels, 3, name="conv1")(x)
         for stage in range(3):
             for index in range(self.num_blocks):
                 stride = 2 if stage > 0 and index == 0 else 1

@@ -21,5 +21,5 @@ data, size = (x, jnp.sin(3 * x[:, 0])), {"num_chains": 2, "num_samples": 30}
 mcmc = MCMC(NUTS(network), num_warmup=50, chain_method="vectorized", progress_bar=False, **size)
 mcmc.run(jax.random.key(0), *data)
 theirs = interop.from_numpyro(mcmc)
-ours = inference.nuts(num_burnin=50, **size)(jax.random.key(1), interop.numpyro_target(network, *data))
+ours = inference.nuts(num_burnin=300, **size)(jax.random.key(1), interop.numpyro_target(network, *data))
 assert theirs.posterior.num_chains == ours.posterior.num_chains == 2

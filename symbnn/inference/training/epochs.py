@@ -31,6 +31,7 @@ from symbnn.data import Streamed
 from symbnn.density import Batch, Target
 from symbnn.inference import placement
 from symbnn.inference.training.recipe import Recipe
+from symbnn.packed import packed
 from symbnn.programs import KEPT_BARRIERS, has_convolution, operations
 from symbnn.types import Key, Params
 
@@ -292,7 +293,7 @@ def _step(
     loss: Loss, optimizer: optax.GradientTransformation, state: TrainingState, batch: Batch, key: Key
 ) -> tuple[TrainingState, Float[Array, ""]]:
     """One step of one member, with its loss."""
-    (value, statistics), gradient = jax.value_and_grad(loss, has_aux=True)(
+    (value, statistics), gradient = jax.value_and_grad(packed(loss), has_aux=True)(
         state.weights, state.statistics, batch, key
     )
     # With the loss, for transformations that look at it (`reduce_on_plateau`); others ignore it.
