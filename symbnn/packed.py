@@ -70,7 +70,8 @@ def _bind(equation: JaxprEqn, inputs: Sequence[Any]) -> Sequence[Any]:
 
 
 def _is_packable(equation: JaxprEqn) -> bool:
-    inputs, kernel, outputs = (v.aval for v in (*equation.invars, *equation.outvars))  # type: Any
+    shapes: list[Any] = [variable.aval for variable in (*equation.invars, *equation.outvars)]
+    inputs, kernel, outputs = shapes
     if inputs.ndim != 4 or not inputs.dtype == kernel.dtype == outputs.dtype:
         return False
     wanted = PLAIN | {"dimension_numbers": lax.conv_dimension_numbers(inputs.shape, kernel.shape, AXES)}
