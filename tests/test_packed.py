@@ -118,6 +118,12 @@ def test_on_accelerators_nothing_is_packed(monkeypatch):
     assert not is_packed(plain, *given)
 
 
+def test_on_a_single_device_nothing_is_packed(monkeypatch):
+    """It has all threads to itself, between which XLA shares the plain convolution better."""
+    monkeypatch.setattr(jax, "local_device_count", lambda: 1)
+    assert not is_packed(plain, *arrays(16, 16))
+
+
 @pytest.mark.parametrize("train", [False, True])
 def test_a_residual_network_is_the_same(train):
     """Its batch statistics too, and the gradient of every weight."""

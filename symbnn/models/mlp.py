@@ -1,5 +1,6 @@
 """Multilayer perceptron with PyTorch's default initialisation, uniform on ±1/√fan_in."""
 
+import itertools
 from collections.abc import Sequence
 
 import jax
@@ -12,8 +13,9 @@ from symbnn.models.layers import check_dropout, dense, fan_in_uniform
 from symbnn.models.wrapping.wrap import from_module
 
 MANY_EXAMPLES, NARROW = 256, 256
-"""Where examples go last: of 784-512-10 a gradient is no faster so and outputs take a seventh longer, of
-64-256-10 a gradient takes four fifths of the time, of 64-32-10 two thirds, of 2-8-2 half."""
+"""Where examples go last, by the shorter side of every kernel: of 784-512-10 a gradient is no faster so and
+outputs take a seventh longer; of 64-2048-10 and 64-32-10 a gradient takes two thirds of the time, of 64-256-10
+four fifths, of 2-8-2 half."""
 
 
 class MLP(nn.Module):
@@ -29,7 +31,7 @@ class MLP(nn.Module):
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
         """Outputs for inputs of any shape, flattened."""
         x = x.reshape(x.shape[0], -1)
-        is_last = self.rows == "last" or (self.rows == "auto" and self._is_faster_last(len(x)))
+        is_last = self.rows == "last" or (self.rows == "auto" and self._is_faster_last(*x.shape))
         # The barrier keeps the transposition out of the product: it is then done once, before all steps.
         layer, x = (_dense_of_columns, optimization_barrier(x.T)) if is_last else (dense, x)
         features = 0 if is_last else -1
@@ -40,8 +42,9 @@ class MLP(nn.Module):
         x = layer(self.num_outputs, x.shape[features], "out")(x)
         return x.T if is_last else x
 
-    def _is_faster_last(self, num_examples: int) -> bool:
-        is_narrow = max(self.hidden, default=0) <= NARROW
+    def _is_faster_last(self, num_examples: int, num_inputs: int) -> bool:
+        sides = itertools.pairwise((num_inputs, *self.hidden, self.num_outputs))
+        is_narrow = all(min(pair) <= NARROW for pair in sides)
         return jax.default_backend() == "cpu" and is_narrow and num_examples >= MANY_EXAMPLES
 
 
@@ -85,7 +88,7 @@ def mlp(
             rounding. On CPUs the gradient of many examples takes half to four fifths of the time with "last"
             where layers are narrow, as a product of thin matrices is fast along its long axis; minibatches
             and wide layers are as fast or faster with "first". "auto" is "last" on CPUs for at least
-            `MANY_EXAMPLES` examples and layers of at most `NARROW` units.
+            `MANY_EXAMPLES` examples and kernels whose shorter side is at most `NARROW`.
     """
     if rows not in ("auto", "first", "last"):
         raise ValueError(f"rows must be 'auto', 'first' or 'last'; got {rows!r}")

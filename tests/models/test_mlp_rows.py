@@ -27,23 +27,26 @@ def test_an_unknown_order_is_named():
 
 
 @pytest.mark.parametrize(
-    ("num", "width", "backend", "is_last"),
+    ("num", "inputs", "width", "backend", "is_last"),
     [
-        (256, 256, "cpu", True),
-        (255, 256, "cpu", False),
-        (256, 257, "cpu", False),
+        (256, 300, 256, "cpu", True),
+        (256, 256, 300, "cpu", True),
+        (255, 3, 256, "cpu", False),
+        (256, 257, 257, "cpu", False),
         # Of widths that no other case has traced.
-        (256, 11, "gpu", False),
-        (256, 13, "tpu", False),
+        (256, 3, 11, "gpu", False),
+        (256, 3, 13, "tpu", False),
     ],
 )
-def test_examples_go_last_where_many_meet_narrow_layers_on_a_cpu(monkeypatch, num, width, backend, is_last):
+def test_examples_go_last_where_many_meet_narrow_kernels_on_a_cpu(
+    monkeypatch, num, inputs, width, backend, is_last
+):
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
     automatic, first, last = (
-        models.mlp((3,), 2, hidden=(width,), rows=rows) for rows in ("auto", "first", "last")
+        models.mlp((inputs,), 2, hidden=(width,), rows=rows) for rows in ("auto", "first", "last")
     )
     params = jax.eval_shape(automatic.init, jax.random.key(0))
-    inputs = jax.ShapeDtypeStruct((num, 3), "float32")
+    inputs = jax.ShapeDtypeStruct((num, inputs), "float32")
     program, of_first, of_last = (
         str(jax.make_jaxpr(model.apply)(params, inputs)) for model in (automatic, first, last)
     )
