@@ -14,8 +14,8 @@ from symbnn.models.wrapping.wrap import from_module
 
 MANY_EXAMPLES, NARROW = 256, 256
 """Where examples go last, by the shorter side of every kernel: of 784-512-10 a gradient is no faster so and
-outputs take a seventh longer; of 64-2048-10 and 64-32-10 a gradient takes two thirds of the time, of 64-256-10
-four fifths, of 2-8-2 half."""
+outputs take a seventh longer; of 64-2048-10 and 64-32-10 a gradient takes two thirds of the time, of
+64-256-10 four fifths, of 2-8-2 half."""
 
 
 class MLP(nn.Module):
