@@ -130,7 +130,7 @@ def metrics_row() -> Row:
     return Row("all scalar metrics of 10,000 x 1,000 probabilities", 0.5, taken, "s", taken < 0.5, note)
 
 
-def convolved_row(num_samples: int = 10, num_images: int = 768, rounds: int = 3) -> Row:
+def convolved_row(num_samples: int = 10, num_images: int = 384, rounds: int = 3) -> Row:
     """Ten ResNet-20s: the predictive over a plain loop of one network after the other, measured in turns."""
     model = models.resnet20((32, 32, 3), 10)
     samples = jax.vmap(model.init)(jax.random.split(jax.random.key(0), num_samples))

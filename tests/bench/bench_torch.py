@@ -25,10 +25,11 @@ def rows() -> Iterator[Row]:
     if missing:
         print(f"no rows against PyTorch: {' and '.join(missing)} not installed", flush=True)
         return
-    small, large = network(64, 32, 1_297), network(784, 512, 60_000)
-    for written in (torch_trajectory, hamiltorch_trajectory):
-        yield leapfrog_row("64-32-10, 1,297 points", small, STEPS, written)
-        yield leapfrog_row("784-512-10, 60,000 points", large, 2, written)
+    small = "64-32-10, 1,297 points", network(64, 32, 1_297), STEPS
+    large = "784-512-10, 60,000 points", network(784, 512, 60_000), 2
+    yield leapfrog_row(*small, torch_trajectory)
+    yield leapfrog_row(*small, hamiltorch_trajectory)
+    yield leapfrog_row(*large, torch_trajectory)
     yield metrics_row()
 
 
