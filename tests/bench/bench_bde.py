@@ -20,7 +20,7 @@ from symbnn import data, density, inference, models
 from tests.bench import Row, processes
 
 MODULE = "tests.bench.bench_bde"
-CHAINS, HIDDEN, FEW, MANY = 10, (16, 16, 16, 16), 1_000, 4_500
+CHAINS, HIDDEN, FEW, MANY = 10, (16, 16, 16, 16), 1_000, 5_000
 
 
 def rows() -> Iterator[Row]:
