@@ -41,7 +41,7 @@ def packed(function: Callable[..., Any]) -> Callable[..., Any]:
     """The same function up to rounding; on several CPU devices, where that is faster, it convolves so.
 
     In its program and in what that calls by name, but not in the bodies of its loops. A device that has all
-    threads to itself takes a seventh longer so.
+    threads to itself takes a seventh longer so. Not for draws: they must not depend on the number of devices.
     """
 
     @functools.wraps(function)

@@ -19,7 +19,6 @@ from symbnn.density import Batch, tempered
 from symbnn.inference.storage import program_checksum
 from symbnn.inference.training.train import Problem
 from symbnn.models.base import join_statistics
-from symbnn.packed import packed
 from symbnn.programs import KEPT_BARRIERS, has_convolution
 from symbnn.types import Key, Params, Samples
 
@@ -153,4 +152,4 @@ def estimated_gradient(problem: Problem, batch_size: int, key: Key, weights: Par
         log_prior = problem.prior.log_prob(weights)
         return tempered(problem.num_data * log_likelihood, log_prior, problem.temperature)
 
-    return jax.grad(packed(log_density))(weights)
+    return jax.grad(log_density)(weights)

@@ -35,7 +35,6 @@ from symbnn.inference.training.train import (
 from symbnn.models import in_training
 from symbnn.models.base import join_statistics, split_statistics
 from symbnn.names import lookup
-from symbnn.packed import packed
 from symbnn.posteriors import DiagonalGaussian
 from symbnn.sharing.layout import Layout, flatten, insert, is_kernel, layout_of
 from symbnn.types import Key, Params
@@ -216,7 +215,7 @@ def gradient_magnitudes(
 def _add_magnitude(
     total: Array, loss: StochasticLoss, weights: Params, statistics: Params, batch: Batch, key: Key
 ) -> Float[Array, " n"]:
-    gradient, _ = jax.grad(packed(loss), has_aux=True)(weights, statistics, batch, key)
+    gradient, _ = jax.grad(loss, has_aux=True)(weights, statistics, batch, key)
     return total + jnp.abs(flatten(loss.layout, join_statistics(gradient["network"], statistics)))
 
 
